@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "formats/tensor.hpp"
+
+namespace hexlm {
+
+/// How the elements of one weight are stored.
+///
+/// Integer codecs hold an unsigned code q of `bits` bits per element and, per row and group of `group`
+/// consecutive input channels, an fp16 scale Δ:
+///   symmetric:  w = Δ · (q − 2^(bits−1))
+///   asymmetric: w = Δ · q + offset          (offset fp16; spec D.1 form (b): −Δ·zero point)
+/// `group` 0 means one group per row. When `group` does not divide the columns, the last group of every row is
+/// shorter; nothing is padded.
+struct Codec {
+  enum class Kind : uint8_t { f32, f16, bf16, integer };
+  Kind kind = Kind::f32;
+  int bits = 32;
+  int64_t group = 0;
+  bool symmetric = true;
+
+  bool is_float() const { return kind != Kind::integer; }
+  /// Groups in a row of `columns` elements (1 for per-channel, 0 for float codecs).
+  int64_t groups(int64_t columns) const;
+  /// Bytes of one row's codes or elements: bits are packed least significant first along the row, and every
+  /// row starts on a whole byte.
+  int64_t row_bytes(int64_t columns) const;
+  bool operator==(const Codec&) const = default;
+};
+
+/// The spelling of docs/cli.md: "f32", "f16", "bf16", "w8", "w4", "w4g64", "w8g128a".
+std::string to_string(const Codec& codec);
+/// Errors: usage, naming the text and the accepted forms. Bits 2–8, group 16–4096 or absent.
+Result<Codec> parse_codec(std::string_view text);
+
+/// One weight as a backend reads it: a matrix (or vector, or any shape for float codecs) of the codec.
+/// Integer codecs are matrices [rows, columns]: `data` is the codes, U8 [rows, row_bytes]; `scales` F16
+/// [rows, groups]; `offsets` F16 [rows, groups] when asymmetric, else empty.
+struct WeightView {
+  std::string name;
+  Codec codec;
+  std::vector<int64_t> shape;
+  TensorView data;
+  TensorView scales;
+  TensorView offsets;
+
+  int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
+  int64_t columns() const {
+    int64_t product = 1;
+    for (size_t i = 1; i < shape.size(); ++i) product *= shape[i];
+    return product;
+  }
+  uint64_t stored_bytes() const { return data.bytes.size() + scales.bytes.size() + offsets.bytes.size(); }
+};
+
+/// Where a model's weights come from: a checkpoint (float) or a package (any codec). Thread-safe to read.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// `name` is the canonical parameter name (`layers.0.mlp.down_proj.weight`). Errors: bad_input, naming the
+  /// file and the tensor, when it is absent or malformed.
+  virtual Result<WeightView> find(std::string_view name) const = 0;
+  virtual bool contains(std::string_view name) const = 0;
+  /// Tells the source that the weight's bytes were consumed, so that its pages may leave memory.
+  virtual void release(const WeightView& weight) const = 0;
+  /// File or folder, for messages.
+  virtual std::string origin() const = 0;
+};
+
+}  // namespace hexlm

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/progress.hpp"
+#include "formats/codec.hpp"
+#include "formats/json.hpp"
+#include "models/model_config.hpp"
+
+namespace hexlm {
+
+/// What to write. Unset specs take the defaults of docs/quantization.md.
+struct ExportOptions {
+  std::string checkpoint;                ///< folder
+  std::string package;                   ///< folder to create
+  std::optional<Codec> linear;           ///< --quant, default w4g64
+  std::optional<Codec> lm_head;          ///< --lm-head, default w8g64 … see docs/quantization.md
+  std::optional<Codec> embedding;        ///< --embedding; tied: must equal lm_head when both are given
+  bool replace = false;                  ///< overwrite an existing package
+  int threads = 1;
+  std::vector<std::string> argv;         ///< recorded in the manifest
+  std::string tool_version;
+};
+
+/// One tensor of the plan; `note` says what is special (a short last group, tied, kept at f16 because …).
+struct ExportTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  ParameterRole role = ParameterRole::vector;
+  std::string source_dtype;
+  Codec codec;
+  uint64_t source_bytes = 0;
+  uint64_t stored_bytes = 0;
+  std::string note;
+};
+
+struct ExportPlan {
+  std::vector<ExportTensor> tensors;
+  uint64_t bytes = 0;               ///< of the tensor files
+  double bits_per_weight = 0;       ///< stored bits of all tensors / elements of all tensors
+  double linear_bits_per_weight = 0;
+  uint64_t peak_memory_bytes = 0;   ///< estimate of the resident peak
+  uint64_t free_disk_bytes = 0;
+  ModelConfig config;
+};
+
+/// Everything that can be known before work starts: architecture, every tensor present with its shape, codecs,
+/// sizes, memory, disk. Errors: bad_input, unsupported, limit (disk).
+Result<ExportPlan> plan_export(const ExportOptions& options);
+
+struct ExportResult {
+  uint64_t bytes = 0;
+  double bits_per_weight = 0;
+  uint64_t peak_memory_bytes = 0;   ///< measured
+  double seconds = 0;
+};
+
+/// Streams the checkpoint tensor by tensor into a package (written under a temporary name and renamed).
+/// Tokenizer, chat template, generation and preprocessor configuration are copied.
+Result<ExportResult> export_package(const ExportOptions& options, const ExportPlan& plan,
+                                    const ProgressCallback& progress);
+
+}  // namespace hexlm
