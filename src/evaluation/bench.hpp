@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "runtime/session.hpp"
+
+namespace hexlm {
+
+struct BenchOptions {
+  std::vector<int64_t> prompt_tokens{512};
+  std::vector<int64_t> generated_tokens{64};
+  std::vector<int64_t> depths{0};
+  int repetitions = 5;
+};
+
+/// One row, named as in docs/cli.md: pp512, tg64, tg64@d512. Unit is tokens per second.
+struct BenchRow {
+  std::string name;
+  double mean = 0;
+  double stddev = 0;
+  double median = 0;
+  std::vector<double> samples;
+};
+
+struct BenchResult {
+  std::vector<BenchRow> rows;
+  double ttft_s = 0;        ///< one-token prompt to first token on an empty cache, first use of the session
+};
+
+/// Random tokens, one warm-up of each row apart, then the repetitions.
+Result<BenchResult> bench(Session& session, const BenchOptions& options);
+
+/// Resident peak of this process in bytes (VmHWM), 0 where the system does not tell.
+uint64_t peak_memory_bytes();
+
+}  // namespace hexlm
