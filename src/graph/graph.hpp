@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -97,8 +99,10 @@ class Graph {
 
  private:
   friend class GraphBuilder;
+  friend struct GraphTestAccess;  // defined by tests only, to show the verifier broken graphs
   std::vector<Value> values_;
   std::vector<Parameter> parameters_;
+  std::map<std::string, int32_t, std::less<>> parameter_index_;
   std::vector<State> states_;
   std::vector<Node> nodes_;
   std::vector<ValueId> inputs_;
