@@ -1,0 +1,51 @@
+#include "kernels/kernels.hpp"
+
+namespace hexlm {
+
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+int64_t tiles(const PackedMatrix& packed) {
+  return round_up(packed.rows, packed_tile_rows) / packed_tile_rows;
+}
+
+}  // namespace
+
+MatrixView matrix_view(const WeightView& weight) {
+  return {.codec = weight.codec,
+          .rows = weight.rows(),
+          .columns = weight.columns(),
+          .data = weight.data.bytes.data(),
+          .scales = weight.scales.bytes.data(),
+          .offsets = weight.offsets.bytes.data()};
+}
+
+bool describe_packed(const MatrixView& matrix, PackedMatrix& packed) {
+  const Codec& codec = matrix.codec;
+  if (codec.is_float() || codec.group % 32 != 0) return false;
+  packed = {};
+  packed.bits = codec.bits <= 4 ? 4 : 8;
+  packed.zero_code = codec.symmetric ? 1 << (codec.bits - 1) : 0;
+  packed.rows = matrix.rows;
+  packed.columns = matrix.columns;
+  packed.block = codec.group % 64 == 0 ? 64 : 32;
+  packed.padded_columns = round_up(matrix.columns, packed.block);
+  packed.group = codec.group;
+  packed.groups = codec.groups(matrix.columns);
+  return true;
+}
+
+size_t packed_code_bytes(const PackedMatrix& packed) {
+  return static_cast<size_t>(tiles(packed) * packed_tile_rows * packed.padded_columns * packed.bits / 8);
+}
+
+size_t packed_scale_bytes(const PackedMatrix& packed) {
+  return static_cast<size_t>(tiles(packed) * packed_tile_rows * packed.groups) * sizeof(uint16_t);
+}
+
+int64_t float_linear_scratch(int64_t columns) { return columns; }
+
+int64_t attention_scratch(int64_t head_dim) { return head_dim; }
+
+}  // namespace hexlm

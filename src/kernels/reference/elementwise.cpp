@@ -1,0 +1,73 @@
+#include <cmath>
+
+#include "base/half.hpp"
+#include "kernels/reference/reference.hpp"
+
+namespace hexlm::reference {
+
+namespace {
+
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+double inverse_root_mean_square(const float* x, int64_t dim, float epsilon) {
+  double sum = 0;
+  for (int64_t i = 0; i < dim; ++i) sum += static_cast<double>(x[i]) * x[i];
+  return 1.0 / std::sqrt(sum / static_cast<double>(dim) + epsilon);
+}
+
+}  // namespace
+
+void rms_norm(const float* x, int64_t x_stride, const float* weight, float* y, int64_t y_stride, int64_t rows,
+              int64_t dim, float epsilon, float weight_offset) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const double factor = inverse_root_mean_square(x + row * x_stride, dim, epsilon);
+    for (int64_t i = 0; i < dim; ++i) {
+      const double scale = static_cast<double>(weight[i]) + weight_offset;
+      y[row * y_stride + i] = static_cast<float>(x[row * x_stride + i] * factor * scale);
+    }
+  }
+}
+
+void gated_rms_norm(const float* x, const float* gate, const float* weight, float* y, int64_t rows,
+                    int64_t dim, float epsilon) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const double factor = inverse_root_mean_square(x + row * dim, dim, epsilon);
+    for (int64_t i = row * dim; i < (row + 1) * dim; ++i) {
+      const double z = gate[i];
+      y[i] = static_cast<float>(x[i] * factor * weight[i - row * dim] * z * sigmoid(z));
+    }
+  }
+}
+
+void rope(float* x, int64_t heads, int64_t head_dim, int64_t rotary_dim, const float* cosine,
+          const float* sine) {
+  const int64_t half = rotary_dim / 2;
+  for (int64_t head = 0; head < heads; ++head) {
+    float* first = x + head * head_dim;
+    float* second = first + half;
+    for (int64_t i = 0; i < half; ++i) {
+      const double a = first[i];
+      const double b = second[i];
+      first[i] = static_cast<float>(a * cosine[i] - b * sine[i]);
+      second[i] = static_cast<float>(b * cosine[i] + a * sine[i]);
+    }
+  }
+}
+
+void add(const float* a, const float* b, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = a[i] + b[i];
+}
+
+void silu_multiply(const float* gate, const float* up, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(gate[i] * sigmoid(gate[i]) * up[i]);
+}
+
+void sigmoid_multiply(const float* x, const float* gate, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i] * sigmoid(gate[i]));
+}
+
+void store_half(const float* x, uint16_t* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = float_to_half(x[i]);
+}
+
+}  // namespace hexlm::reference
