@@ -67,6 +67,7 @@ class Package : public WeightSource {
 
  private:
   Package() = default;
+  Status verify_all(int threads) const;
   std::string folder_;
   Manifest manifest_;
   std::map<std::string, size_t, std::less<>> index_;

@@ -78,7 +78,10 @@ class SafetensorsWriter {
 
  private:
   explicit SafetensorsWriter(AtomicFile file) : file_(std::move(file)) {}
+  Status finish_complete_tensors();
   AtomicFile file_;
+  std::string path_;
+  std::vector<std::string> names_;  // of each tensor, for messages
   std::vector<uint64_t> sizes_;    // of each tensor
   std::vector<uint64_t> padding_;  // after each tensor
   size_t current_ = 0;

@@ -1,0 +1,161 @@
+#include "formats/package.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/atomic_file.hpp"
+#include "base/hash.hpp"
+#include "base/text.hpp"
+#include "base/thread_pool.hpp"
+#include "formats/json.hpp"
+
+namespace hexlm {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* manifest_name = "manifest.json";
+/// A manifest holds about 300 bytes a tensor and the source's configuration.
+constexpr uint64_t manifest_limit = uint64_t{256} << 20;
+constexpr const char* broken_hint = "copy or export the package again";
+
+tl::unexpected<Error> bad_tensor(const SafetensorsFile& file, std::string_view name, std::string_view what) {
+  return fail(ErrorCode::bad_input, fmt::format("{}: tensor '{}': {}", file.file().path(), name, what),
+              broken_hint);
+}
+
+std::string describe(DType dtype, std::span<const int64_t> shape) {
+  return fmt::format("{} {}", to_string(dtype), format_shape(shape));
+}
+
+/// The file must hold `part` as planned, at a place that backends may load whole vectors from.
+Status check_part(const SafetensorsFile& file, const TensorPlan& part) {
+  const TensorView* stored = file.find(part.name);
+  if (stored == nullptr)
+    return bad_tensor(file, part.name, "is listed in the manifest but missing in the file");
+  if (stored->dtype != part.dtype || stored->shape != part.shape) {
+    return bad_tensor(file, part.name,
+                      fmt::format("the manifest says {}, the file {}", describe(part.dtype, part.shape),
+                                  describe(stored->dtype, stored->shape)));
+  }
+  const auto offset = static_cast<size_t>(stored->bytes.data() - file.file().bytes().data());
+  if (!stored->bytes.empty() && offset % package_alignment != 0) {
+    return bad_tensor(
+        file, part.name,
+        fmt::format("lies at file offset {}, expected a multiple of {}", offset, package_alignment));
+  }
+  return {};
+}
+
+Status check_nothing_else(const SafetensorsFile& file, const std::set<std::string, std::less<>>& listed) {
+  for (const TensorView& tensor : file.tensors()) {
+    if (!tensor.name.starts_with(padding_prefix) && listed.find(tensor.name) == listed.end()) {
+      return bad_tensor(file, tensor.name, "is in the file but not in the manifest");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Package::is_package(const std::string& folder) {
+  std::error_code error;
+  return fs::is_regular_file(fs::path(folder) / manifest_name, error);
+}
+
+Result<std::shared_ptr<Package>> Package::open(const std::string& folder, bool verify, int threads) {
+  const std::string manifest_path = (fs::path(folder) / manifest_name).string();
+  HEXLM_ASSIGN(const std::string text, read_file(manifest_path, manifest_limit));
+  std::shared_ptr<Package> package(new Package());
+  package->folder_ = folder;
+  HEXLM_ASSIGN(package->manifest_, parse_manifest(text, manifest_path));
+
+  std::map<std::string, std::set<std::string, std::less<>>, std::less<>> listed;
+  const std::vector<PackageTensor>& tensors = package->manifest_.tensors;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const PackageTensor& tensor = tensors[i];
+    if (package->files_.find(tensor.file) == package->files_.end()) {
+      HEXLM_ASSIGN(SafetensorsFile opened, SafetensorsFile::open((fs::path(folder) / tensor.file).string()));
+      package->files_.emplace(tensor.file, std::move(opened));
+    }
+    const SafetensorsFile& file = package->files_.find(tensor.file)->second;
+    for (const TensorPlan& part : tensor_plans(tensor)) {
+      HEXLM_TRY(check_part(file, part));
+      if (!listed[tensor.file].insert(part.name).second) {
+        return bad_tensor(file, part.name, "belongs to two weights of the manifest");
+      }
+    }
+    package->index_.emplace(tensor.name, i);
+  }
+  for (const auto& [name, file] : package->files_) HEXLM_TRY(check_nothing_else(file, listed[name]));
+  if (verify) HEXLM_TRY(package->verify_all(threads));
+  return package;
+}
+
+/// Reports the first tensor of the manifest that differs, whatever order the threads came to them.
+Status Package::verify_all(int threads) const {
+  ThreadPool pool(threads);
+  std::mutex mutex;
+  std::optional<std::pair<int64_t, Error>> first;
+  const auto count = static_cast<int64_t>(manifest_.tensors.size());
+  pool.run(count, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      Status status = verify(manifest_.tensors[static_cast<size_t>(i)]);
+      if (status) continue;
+      const std::lock_guard lock(mutex);
+      if (!first || i < first->first) first.emplace(i, std::move(status).error());
+    }
+  });
+  if (first) return tl::unexpected<Error>(std::move(first->second));
+  return {};
+}
+
+Status Package::verify(const PackageTensor& tensor) const {
+  HEXLM_ASSIGN(const WeightView weight, find(tensor.name));
+  Hasher hasher;
+  for (const TensorView* part : {&weight.data, &weight.scales, &weight.offsets}) hasher.update(part->bytes);
+  const uint64_t checksum = hasher.digest();
+  release(weight);
+  if (checksum == tensor.checksum) return {};
+  const std::string& file = manifest_.tensors[index_.find(tensor.name)->second].file;
+  return bad_tensor(files_.find(file)->second, tensor.name,
+                    fmt::format("the manifest has checksum {}, the file's bytes give {}: damaged",
+                                to_hex(tensor.checksum), to_hex(checksum)));
+}
+
+Result<WeightView> Package::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end()) {
+    std::vector<std::string> names;
+    for (const PackageTensor& tensor : manifest_.tensors) names.push_back(tensor.name);
+    const std::string near = nearest(name, names);
+    return fail(ErrorCode::bad_input, fmt::format("{}: the weight '{}' is missing", folder_, name),
+                near.empty() ? "" : fmt::format("the nearest name is '{}'", near));
+  }
+  const PackageTensor& tensor = manifest_.tensors[found->second];
+  const SafetensorsFile& file = files_.find(tensor.file)->second;
+  WeightView weight;
+  weight.name = tensor.name;
+  weight.codec = tensor.codec;
+  weight.shape = tensor.shape;
+  const std::array<TensorView*, 3> parts = {&weight.data, &weight.scales, &weight.offsets};
+  const std::vector<TensorPlan> plans = tensor_plans(tensor);
+  for (size_t i = 0; i < plans.size(); ++i) *parts[i] = *file.find(plans[i].name);  // `open` checked them
+  return weight;
+}
+
+bool Package::contains(std::string_view name) const { return index_.find(name) != index_.end(); }
+
+void Package::release(const WeightView& weight) const {
+  const auto found = index_.find(weight.name);
+  if (found == index_.end()) return;
+  const MappedFile& file = files_.find(manifest_.tensors[found->second].file)->second.file();
+  for (const TensorView* part : {&weight.data, &weight.scales, &weight.offsets}) file.release(part->bytes);
+}
+
+}  // namespace hexlm
