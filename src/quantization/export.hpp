@@ -15,14 +15,14 @@ namespace hexlm {
 
 /// What to write. Unset specs take the defaults of docs/quantization.md.
 struct ExportOptions {
-  std::string checkpoint;                ///< folder
-  std::string package;                   ///< folder to create
-  std::optional<Codec> linear;           ///< --quant, default w4g64
-  std::optional<Codec> lm_head;          ///< --lm-head, default w8g64 … see docs/quantization.md
-  std::optional<Codec> embedding;        ///< --embedding; tied: must equal lm_head when both are given
-  bool replace = false;                  ///< overwrite an existing package
+  std::string checkpoint;          ///< folder
+  std::string package;             ///< folder to create
+  std::optional<Codec> linear;     ///< --quant, default w4g64
+  std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
+  std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
+  bool replace = false;            ///< overwrite an existing package
   int threads = 1;
-  std::vector<std::string> argv;         ///< recorded in the manifest
+  std::vector<std::string> argv;  ///< recorded in the manifest
   std::string tool_version;
 };
 
@@ -40,22 +40,23 @@ struct ExportTensor {
 
 struct ExportPlan {
   std::vector<ExportTensor> tensors;
-  uint64_t bytes = 0;               ///< of the tensor files
-  double bits_per_weight = 0;       ///< stored bits of all tensors / elements of all tensors
+  uint64_t bytes = 0;          ///< of the tensor files
+  double bits_per_weight = 0;  ///< stored bits of all tensors / elements of all tensors
   double linear_bits_per_weight = 0;
-  uint64_t peak_memory_bytes = 0;   ///< estimate of the resident peak
+  uint64_t peak_memory_bytes = 0;  ///< estimate of the resident peak
   uint64_t free_disk_bytes = 0;
+  std::vector<std::string> notes;  ///< what of the checkpoint is left out, and defaults that were replaced
   ModelConfig config;
 };
 
-/// Everything that can be known before work starts: architecture, every tensor present with its shape, codecs,
-/// sizes, memory, disk. Errors: bad_input, unsupported, limit (disk).
+/// Everything that can be known before work starts: architecture, every tensor present with its shape,
+/// codecs, sizes, memory, disk. Errors: bad_input, unsupported, limit (disk).
 Result<ExportPlan> plan_export(const ExportOptions& options);
 
 struct ExportResult {
   uint64_t bytes = 0;
   double bits_per_weight = 0;
-  uint64_t peak_memory_bytes = 0;   ///< measured
+  uint64_t peak_memory_bytes = 0;  ///< measured
   double seconds = 0;
 };
 

@@ -15,15 +15,15 @@ struct EncodedRows {
   std::vector<std::byte> data;
   std::vector<uint16_t> scales;
   std::vector<uint16_t> offsets;
-  double squared_error = 0;   ///< Σ (w − ŵ)²
-  double squared_norm = 0;    ///< Σ w²
+  double squared_error = 0;  ///< Σ (w − ŵ)²
+  double squared_norm = 0;   ///< Σ w²
 };
 
-/// Round to nearest (spec D.1). Symmetric: Δ = max|w| / (2^(bits−1) − 1), codes −(2^(bits−1)−1) … 2^(bits−1)−1
-/// around the zero code; asymmetric: Δ = (max − min)/(2^bits − 1) with min ≤ 0 ≤ max, offset = min. Scales are
-/// rounded to fp16 first and codes chosen with the rounded scale; an all-zero group gets Δ = 0 and the zero code.
-/// `rows` is row-major [row count, columns]. Errors: bad_input naming row, column and value for NaN or infinity,
-/// and for a scale beyond fp16.
+/// Round to nearest (spec D.1). Symmetric: Δ = max|w| / (2^(bits−1) − 1), codes −(2^(bits−1)−1) …
+/// 2^(bits−1)−1 around the zero code; asymmetric: Δ = (max − min)/(2^bits − 1) with min ≤ 0 ≤ max, offset =
+/// min. Scales are rounded to fp16 first and codes chosen with the rounded scale; an all-zero group gets Δ =
+/// 0 and the zero code. `rows` is row-major [row count, columns]. Errors: bad_input naming row, column and
+/// value for NaN or infinity, and for a scale beyond fp16.
 Result<EncodedRows> encode_rtn(std::span<const float> rows, int64_t columns, const Codec& codec);
 
 /// Row-major floats of the stored rows (the exact values every backend must multiply with).

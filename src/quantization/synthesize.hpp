@@ -23,9 +23,9 @@ struct SynthesizeResult {
   int64_t parameters = 0;
 };
 
-/// Writes a checkpoint of that shape with random weights (normal, standard deviation `initializer_range`; norms
-/// around their neutral value) for measuring speed and memory; the same seed gives the same bytes whatever
-/// the thread count. Streams: memory does not grow with the model.
+/// Writes a checkpoint of that shape with random weights (normal, standard deviation `initializer_range`;
+/// norms around their neutral value) for measuring speed and memory; the same seed gives the same bytes
+/// whatever the thread count. Streams: memory does not grow with the model.
 Result<SynthesizeResult> synthesize(const SynthesizeOptions& options, const ProgressCallback& progress);
 
 }  // namespace hexlm

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace hexlm {
+
+/// A file of the checkpoint that went into the package, for the manifest.
+struct CompanionFile {
+  std::string name;
+  uint64_t bytes = 0;
+  uint64_t hash = 0;  ///< XXH3-64 of the whole file
+};
+
+/// Copies what a package takes over from its checkpoint as it is (tokenizer, chat template, generation and
+/// image settings) and writes chat_template.jinja where the template is only a string in another file. Absent
+/// files are skipped. Errors: bad_input for a file that is no JSON where it should be; what writing reports.
+Result<std::vector<CompanionFile>> copy_companions(const std::string& checkpoint, const std::string& package);
+
+/// Writes the package's config.json: every run-time setting with its default, sampling as the checkpoint's
+/// generation_config.json has it.
+Status write_runtime_defaults(const std::string& checkpoint, const std::string& package);
+
+}  // namespace hexlm

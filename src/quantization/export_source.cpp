@@ -1,0 +1,93 @@
+#include "quantization/export_source.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <set>
+
+#include "base/text.hpp"
+#include "formats/json.hpp"
+#include "tokenizer/tokenizer.hpp"
+
+namespace hexlm {
+namespace {
+
+constexpr std::string_view head_name = "lm_head.weight";
+constexpr std::string_view vision_prefix = "visual.";
+
+Status check_weight(const CheckpointWeights& weights, const Parameter& parameter) {
+  if (!weights.contains(parameter.name)) {
+    const std::string stem = parameter.name.substr(0, parameter.name.rfind('.'));
+    for (const char* packed : {".qweight", ".weight_packed"}) {
+      if (!weights.contains(stem + packed)) continue;
+      return fail(ErrorCode::unsupported,
+                  fmt::format("{}: '{}{}' is quantized already, expected '{}'", weights.origin(), stem,
+                              packed, parameter.name),
+                  "export from the float checkpoint that it was made from");
+    }
+  }
+  HEXLM_ASSIGN(const WeightView weight, weights.find(parameter.name));
+  if (weight.shape != parameter.shape) {
+    return fail(
+        ErrorCode::bad_input,
+        fmt::format("{}: tensor '{}' has shape {}, expected {} by config.json", file_of(weights, weight),
+                    weight.data.name, format_shape(weight.shape), format_shape(parameter.shape)),
+        "config.json and the weights are of different models");
+  }
+  return {};
+}
+
+/// A weight that the definition does not know means that the package would compute something else than the
+/// checkpoint does; only what is known to be unused may be left out.
+Status find_left_out(ExportSource& source) {
+  std::set<std::string, std::less<>> used;
+  for (const Parameter& parameter : source.parameters) used.insert(parameter.name);
+  for (std::string& name : source.weights->names()) {
+    if (used.contains(name)) continue;
+    const bool vision = source.config.has_vision && name.starts_with(vision_prefix);
+    const bool tied_head = source.config.text.tied_embeddings && name == head_name;
+    if (!vision && !tied_head) {
+      return fail(ErrorCode::unsupported,
+                  fmt::format("{}: tensor '{}' has no place in a {} model", source.weights->origin(), name,
+                              source.config.model_type),
+                  "the checkpoint is of another architecture than its config.json says");
+    }
+    source.left_out.push_back(std::move(name));
+  }
+  return {};
+}
+
+Status check_tokenizer(const std::string& folder, const ModelConfig& config) {
+  const std::string path = folder + "/tokenizer.json";
+  if (!std::filesystem::exists(path)) return {};
+  HEXLM_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
+  if (tokenizer.size() <= config.text.vocabulary_size) return {};
+  return fail(ErrorCode::bad_input,
+              fmt::format("{}: has ids up to {}, but the embedding has {} rows", path, tokenizer.size() - 1,
+                          config.text.vocabulary_size),
+              "the tokenizer is of another model");
+}
+
+}  // namespace
+
+std::string file_of(const CheckpointWeights& weights, const WeightView& weight) {
+  const MappedFile* file = weights.checkpoint().file_of(weight.data.name);
+  return file != nullptr ? file->path() : weights.origin();
+}
+
+Result<ExportSource> open_export_source(const std::string& folder) {
+  ExportSource source;
+  const std::string config_path = folder + "/config.json";
+  HEXLM_ASSIGN(const Json json, read_json(config_path));
+  HEXLM_ASSIGN(source.config, parse_model_config(json, config_path));
+  HEXLM_ASSIGN(source.weights, CheckpointWeights::open(folder));
+  apply_checkpoint_facts(source.config, source.weights->contains(head_name));
+  HEXLM_ASSIGN(const Graph graph, build_text_graph(source.config));
+  source.parameters = graph.parameters();
+  for (const Parameter& parameter : source.parameters) HEXLM_TRY(check_weight(*source.weights, parameter));
+  HEXLM_TRY(find_left_out(source));
+  HEXLM_TRY(check_tokenizer(folder, source.config));
+  return source;
+}
+
+}  // namespace hexlm
