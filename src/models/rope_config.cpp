@@ -38,9 +38,9 @@ class RopeParser {
     }
     if (config.type == RopeConfig::Type::yarn) parse_yarn(config);
     if (config.type == RopeConfig::Type::llama3) parse_llama3(config);
+    HEXLM_TRY(merged_.status());
     parse_sections(config, head_dim);
     HEXLM_TRY(rope_.status());
-    HEXLM_TRY(merged_.status());
     return config;
   }
 
