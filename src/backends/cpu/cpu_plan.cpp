@@ -1,0 +1,118 @@
+#include "backends/cpu/cpu_plan.hpp"
+
+#include <cstring>
+#include <fmt/format.h>
+#include <new>
+
+namespace hexlm {
+
+Result<std::unique_ptr<StateSet>> CpuPlan::create_state() const {
+  HEXLM_ASSIGN(std::unique_ptr<CpuStateSet> state, CpuStateSet::create(layout_));
+  return state;
+}
+
+Status CpuPlan::check_sizes(const RunArguments& arguments, const CpuStateSet& state) const {
+  const SymbolValues& symbols = arguments.symbols;
+  if (symbols.tokens < 1 || symbols.tokens > options_.max_tokens) {
+    return fail(ErrorCode::usage, fmt::format("a step of {} tokens, the plan takes 1 to {}", symbols.tokens,
+                                              options_.max_tokens));
+  }
+  if (symbols.rows < 0 || symbols.rows > options_.max_rows) {
+    return fail(ErrorCode::usage,
+                fmt::format("a step of {} rows, the plan takes 0 to {}", symbols.rows, options_.max_rows));
+  }
+  if (symbols.tokens > state.capacity() - state.length()) {
+    return fail(ErrorCode::limit,
+                fmt::format("the context is full: {} tokens held, {} to add, room for {}", state.length(),
+                            symbols.tokens, state.capacity()),
+                "use a larger context or a shorter text");
+  }
+  return {};
+}
+
+Status CpuPlan::check_pointers(const RunArguments& arguments) const {
+  if (arguments.inputs.size() != graph_->inputs().size() ||
+      arguments.outputs.size() != graph_->outputs().size()) {
+    return fail(ErrorCode::usage, fmt::format("a step with {} inputs and {} outputs, the graph has {} and {}",
+                                              arguments.inputs.size(), arguments.outputs.size(),
+                                              graph_->inputs().size(), graph_->outputs().size()));
+  }
+  const auto missing = [&](ValueId id, const void* pointer) {
+    return pointer == nullptr && elements_[static_cast<size_t>(id.index)].at(arguments.symbols) > 0;
+  };
+  for (size_t i = 0; i < arguments.inputs.size(); ++i) {
+    if (!missing(graph_->inputs()[i], arguments.inputs[i])) continue;
+    return fail(ErrorCode::usage, fmt::format("input {} is null", graph_->value(graph_->inputs()[i]).name));
+  }
+  for (size_t i = 0; i < arguments.outputs.size(); ++i) {
+    if (!missing(graph_->outputs()[i], arguments.outputs[i])) continue;
+    return fail(ErrorCode::usage, fmt::format("output {} is null", graph_->value(graph_->outputs()[i]).name));
+  }
+  return {};
+}
+
+Status CpuPlan::check_indices(const RunArguments& arguments) const {
+  for (const IndexCheck& check : index_checks_) {
+    const auto* indices = static_cast<const int32_t*>(arguments.inputs[check.input]);
+    const int64_t count = check.count.at(arguments.symbols);
+    const int64_t limit = check.limit.at(arguments.symbols);
+    for (int64_t i = 0; i < count; ++i) {
+      if (indices[i] >= 0 && indices[i] < limit) continue;
+      return fail(check.is_table ? ErrorCode::bad_input : ErrorCode::usage,
+                  fmt::format("{}: element {} of {} is {}, expected 0 to {}", check.node, i,
+                              graph_->value(graph_->inputs()[check.input]).name, indices[i], limit - 1));
+    }
+  }
+  return {};
+}
+
+/// Points the slots of graph inputs and outputs, and of values that share their memory, at the caller's.
+void CpuPlan::bind(const RunArguments& arguments) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const ValueStorage& value = storage_.values[i];
+    if (value.kind == ValueStorage::Kind::input) {
+      // Steps only read their inputs; one table of pointers serves both.
+      slots_[i] = const_cast<void*>(arguments.inputs[value.index]);
+    } else if (value.kind == ValueStorage::Kind::output) {
+      slots_[i] = arguments.outputs[value.index];
+    }
+  }
+}
+
+void CpuPlan::copy_outputs(const RunArguments& arguments) const {
+  for (const OutputCopy& copy : storage_.copies) {
+    const auto value = static_cast<size_t>(copy.value.index);
+    const auto bytes = static_cast<size_t>(elements_[value].at(arguments.symbols)) * sizeof(float);
+    if (bytes > 0) std::memmove(arguments.outputs[copy.output], slots_[value], bytes);
+  }
+}
+
+void CpuPlan::show(const PlannedStep& step, const RunArguments& arguments) const {
+  const Node& node = graph_->nodes()[static_cast<size_t>(step.node)];
+  const auto value = static_cast<size_t>(node.output.index);
+  const auto count = static_cast<size_t>(elements_[value].at(arguments.symbols));
+  arguments.observer->after(node, graph_->value(node.output),
+                            {static_cast<const float*>(slots_[value]), count}, arguments.symbols);
+}
+
+Status CpuPlan::run(const RunArguments& arguments, StateSet& state) {
+  auto* mine = dynamic_cast<CpuStateSet*>(&state);
+  if (mine == nullptr || &mine->layout() != layout_.get()) {
+    return fail(ErrorCode::usage, "the state set was not created by this plan");
+  }
+  HEXLM_TRY(check_sizes(arguments, *mine));
+  HEXLM_TRY(check_pointers(arguments));
+  HEXLM_TRY(check_indices(arguments));
+  bind(arguments);
+  const RunContext context{*kernels_,      *pool_, arguments.symbols, *mine, scratch_.as<float>(),
+                           scratch_stride_};
+  for (const PlannedStep& step : steps_) {
+    if (step.step != nullptr) step.step->run(context);
+    if (arguments.observer != nullptr && step.node >= 0) show(step, arguments);
+  }
+  copy_outputs(arguments);
+  mine->advance(arguments.symbols.tokens);
+  return {};
+}
+
+}  // namespace hexlm
