@@ -13,7 +13,7 @@ namespace hexlm {
 namespace {
 
 /// Program, libraries, the pages of the file headers and what the allocator holds on to.
-constexpr uint64_t base_memory = uint64_t{48} << 20;
+constexpr uint64_t base_memory = uint64_t{24} << 20;
 /// A tokenizer is loaded once to check its size; its tables take about this much of its JSON's bytes.
 constexpr uint64_t tokenizer_memory_factor = 8;
 /// Names, shapes and JSON of one tensor in headers and manifest.

@@ -21,8 +21,6 @@
 namespace hexlm {
 namespace {
 
-/// The shard size that transformers writes by default.
-constexpr uint64_t shard_limit = uint64_t{5} * 1000 * 1000 * 1000;
 /// Elements a thread makes at a time; a multiple of 4 (RandomWeights) and far more work than handing it out.
 constexpr int64_t block_elements = int64_t{1} << 18;
 constexpr int64_t blocks_per_thread = 4;
@@ -84,8 +82,8 @@ std::vector<SyntheticTensor> list_tensors(const ModelConfig& config, const Graph
 }
 
 /// Consecutive tensors, as many as fit the limit (at least one) in each shard.
-std::vector<std::vector<SyntheticTensor>> divide(std::vector<SyntheticTensor> tensors,
-                                                 uint64_t element_bytes) {
+std::vector<std::vector<SyntheticTensor>> divide(std::vector<SyntheticTensor> tensors, uint64_t element_bytes,
+                                                 uint64_t shard_limit) {
   std::vector<std::vector<SyntheticTensor>> shards(1);
   uint64_t filled = 0;
   for (SyntheticTensor& tensor : tensors) {
@@ -255,7 +253,7 @@ Result<SynthesizeResult> synthesize(const SynthesizeOptions& options, const Prog
   HEXLM_TRY(check_disk(options.output, result.bytes));
 
   HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.output, options.replace));
-  const auto shards = divide(std::move(tensors), width);
+  const auto shards = divide(std::move(tensors), width, options.shard_bytes);
   Synthesizer synthesizer(options, result.bytes, progress);
   for (size_t i = 0; i < shards.size(); ++i) {
     HEXLM_TRY(synthesizer.write_shard(folder.working_path() + "/" + shard_name(i, shards.size()), shards[i]));

@@ -16,6 +16,7 @@ struct SynthesizeOptions {
   uint64_t seed = 0;
   bool replace = false;
   int threads = 1;
+  uint64_t shard_bytes = uint64_t{5} * 1000 * 1000 * 1000;  ///< what transformers writes by default
 };
 
 struct SynthesizeResult {
