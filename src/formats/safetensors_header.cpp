@@ -1,12 +1,12 @@
 #include "formats/safetensors_header.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
+#include <array>
 #include <fmt/format.h>
 #include <limits>
 #include <optional>
 #include <simdjson.h>
+#include <tuple>
 #include <utility>
 
 #include "base/text.hpp"
@@ -214,8 +214,8 @@ Result<SafetensorsContent> HeaderReader::read(std::string_view header) {
     }
   }
   HEXLM_TRY(check_unique(entries));
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.begin, a.end, a.tensor.name) < std::tie(b.begin, b.end, b.tensor.name);
   });
   HEXLM_TRY(check_coverage(entries));
   content.tensors.reserve(entries.size());
