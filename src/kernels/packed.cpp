@@ -44,7 +44,11 @@ size_t packed_scale_bytes(const PackedMatrix& packed) {
   return static_cast<size_t>(tiles(packed) * packed_tile_rows * packed.groups) * sizeof(uint16_t);
 }
 
-int64_t float_linear_scratch(int64_t columns) { return columns; }
+int64_t float_linear_scratch(int64_t columns) {
+  // A row for the reference, a panel of rows for the vector sets (generic/float_linear.hpp).
+  constexpr int64_t panel = 32 * 1024;
+  return columns > panel ? round_up(columns, 16) : panel;
+}
 
 int64_t attention_scratch(int64_t head_dim) { return head_dim; }
 

@@ -1,8 +1,8 @@
 #include <cstring>
 
-#include "kernels/x86/int8_driver.hpp"
+#include "kernels/generic/int8_driver.hpp"
+#include "kernels/generic/unroll.hpp"
 #include "kernels/x86/intrinsics.hpp"
-#include "kernels/x86/unroll.hpp"
 #include "kernels/x86/x86_kernels.hpp"
 
 namespace hexlm::avx512 {

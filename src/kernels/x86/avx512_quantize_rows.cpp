@@ -1,8 +1,8 @@
 #include <cstring>
 
 #include "kernels/activation_blocks.hpp"
+#include "kernels/generic/unroll.hpp"
 #include "kernels/x86/intrinsics.hpp"
-#include "kernels/x86/unroll.hpp"
 #include "kernels/x86/x86_kernels.hpp"
 
 namespace hexlm::avx512 {

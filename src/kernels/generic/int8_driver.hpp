@@ -1,7 +1,6 @@
 #pragma once
 
 #include "kernels/kernels.hpp"
-#include "kernels/x86/intrinsics.hpp"
 
 /// The order in which an int8 matrix product visits tiles, columns and tokens; shared by the x86 sets.
 /// Internal and static, see unroll.hpp.
@@ -53,7 +52,7 @@ inline void prefetch_slice(const std::byte* begin, int64_t bytes, int64_t part, 
   const int64_t lines = (bytes + 63) / 64;
   const int64_t last = lines * (part + 1) / parts;
   for (int64_t line = lines * part / parts; line < last; ++line) {
-    _mm_prefetch(reinterpret_cast<const char*>(begin + line * 64), _MM_HINT_T1);
+    __builtin_prefetch(begin + line * 64, 0, 2);
   }
 }
 
