@@ -198,10 +198,11 @@ TEST(EncodeRtn, NamesTheElementThatIsNotFinite) {
     const auto encoded = encode_rtn(rows, 80, codec);
     ASSERT_FALSE(encoded) << to_string(codec);
     EXPECT_EQ(encoded.error().code, ErrorCode::bad_input);
-    EXPECT_THAT(encoded.error().message, HasSubstr("[2, 70] is nan"));
+    EXPECT_THAT(encoded.error().message, HasSubstr("[2, 70] is nan, expected a finite"));
   }
   rows[2 * 80 + 70] = -std::numeric_limits<float>::infinity();
-  EXPECT_THAT(encode_rtn(rows, 80, integer_codec(4, 64, true)).error().message, HasSubstr("[2, 70] is -inf"));
+  EXPECT_THAT(encode_rtn(rows, 80, integer_codec(4, 64, true)).error().message,
+              HasSubstr("[2, 70] is -inf, expected a finite"));
 }
 
 TEST(EncodeRtn, RefusesValuesThatTheCodecCannotHold) {
