@@ -1,3 +1,4 @@
+#include "kernels/generic/attention_tile.hpp"
 #include "kernels/kernels.hpp"
 
 namespace hexlm {
@@ -50,6 +51,6 @@ int64_t float_linear_scratch(int64_t columns) {
   return columns > panel ? round_up(columns, 16) : panel;
 }
 
-int64_t attention_scratch(int64_t head_dim) { return head_dim; }
+int64_t attention_scratch(int64_t head_dim) { return attention_tile_floats(head_dim); }
 
 }  // namespace hexlm

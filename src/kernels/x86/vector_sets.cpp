@@ -1,6 +1,5 @@
 #include "kernels/vector_sets.hpp"
 
-#include "kernels/reference/reference.hpp"
 #include "kernels/x86/x86_kernels.hpp"
 
 namespace hexlm {
@@ -22,9 +21,9 @@ constexpr KernelSet avx2_set = {
     .silu_multiply = avx2::silu_multiply,
     .sigmoid_multiply = avx2::sigmoid_multiply,
     .store_half = avx2::store_half,
-    .attention = reference::attention,
-    .causal_convolution = reference::causal_convolution,
-    .delta_net = reference::delta_net,
+    .attention = avx2::attention,
+    .causal_convolution = avx2::causal_convolution,
+    .delta_net = avx2::delta_net,
 };
 
 /// The files of this set are compiled with VNNI throughout, so there is no set for AVX-512 without it: such
@@ -45,9 +44,9 @@ constexpr KernelSet avx512_vnni_set = {
     .silu_multiply = avx512::silu_multiply,
     .sigmoid_multiply = avx512::sigmoid_multiply,
     .store_half = avx512::store_half,
-    .attention = reference::attention,
-    .causal_convolution = reference::causal_convolution,
-    .delta_net = reference::delta_net,
+    .attention = avx512::attention,
+    .causal_convolution = avx512::causal_convolution,
+    .delta_net = avx512::delta_net,
 };
 
 }  // namespace

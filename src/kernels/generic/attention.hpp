@@ -1,0 +1,237 @@
+#pragma once
+
+#include "kernels/generic/attention_tile.hpp"
+#include "kernels/generic/math.hpp"
+
+/// Attention over the cache with an online softmax, for any vector type. Internal and static, see unroll.hpp.
+namespace hexlm {
+namespace {
+
+/// Reads of a cache of floats or halves.
+template <class Vector, bool Half>
+struct CacheReader {
+  int64_t head_dim;
+  const void* at(const void* cache, int64_t entry, int64_t channel) const {
+    return static_cast<const char*>(cache) + (entry * head_dim + channel) * (Half ? 2 : 4);
+  }
+  Vector load(const void* cache, int64_t entry, int64_t channel) const {
+    if constexpr (Half) return Vector::load_half(at(cache, entry, channel));
+    return Vector::load(at(cache, entry, channel));
+  }
+  Vector load_some(const void* cache, int64_t entry, int64_t channel, int64_t count) const {
+    if constexpr (Half) return Vector::load_half_some(at(cache, entry, channel), count);
+    return Vector::load_some(static_cast<const float*>(at(cache, entry, channel)), count);
+  }
+};
+
+/// A tile of query rows (row = token · heads + head, counted over the call's tokens) against all entries.
+template <class Vector, bool Half>
+class AttentionTile {
+ public:
+  AttentionTile(const AttentionArguments& arguments, int64_t first_row, int64_t rows)
+      : arguments_(arguments), reader_{arguments.head_dim}, head_dim_(arguments.head_dim), rows_(rows) {
+    keys_ = arguments.scratch;
+    sums_ = keys_ + head_dim_ * attention_entries;
+    scores_ = sums_ + attention_rows * head_dim_;
+    largest_ = scores_ + attention_rows * attention_entries;
+    weights_ = largest_ + attention_rows;
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t token = arguments.token_begin + (first_row + i) / arguments.heads;
+      const int64_t head = (first_row + i) % arguments.heads;
+      queries_[i] = arguments.query + token * arguments.query_stride + head * head_dim_;
+      outputs_[i] = arguments.output + token * arguments.output_stride + head * head_dim_;
+      visible_[i] = arguments.past + token + 1;
+      largest_[i] = -__builtin_inff();
+      weights_[i] = 0;
+    }
+    for (int64_t i = 0; i < rows * head_dim_; ++i) sums_[i] = 0;
+  }
+
+  void run() {
+    const int64_t entries = visible_[rows_ - 1];
+    for (int64_t entry = 0; entry < entries; entry += attention_entries) {
+      const int64_t count = least(attention_entries, entries - entry);
+      transpose_keys(entry, count);
+      // Rows lie in token order: the first ones may not see this block at all.
+      int64_t first = 0;
+      while (visible_[first] <= entry) ++first;
+      for (int64_t row = first; row < rows_;) row += block_of_rows(row, entry);
+    }
+    for (int64_t row = 0; row < rows_; ++row) finish(row);
+  }
+
+ private:
+  static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  /// keys_[channel][entry in block]; entries beyond `count` are zero.
+  void transpose_keys(int64_t entry, int64_t count) {
+    for (int64_t channel = 0; channel < head_dim_; channel += Vector::lanes) {
+      const int64_t channels = least(Vector::lanes, head_dim_ - channel);
+      for (int64_t first = 0; first < attention_entries; first += Vector::lanes) {
+        Vector square[Vector::lanes];
+        unroll<Vector::lanes>([&](auto i) __attribute__((always_inline)) {
+          if (first + i < count) {
+            square[i] = channels == Vector::lanes
+                            ? reader_.load(arguments_.keys, entry + first + i, channel)
+                            : reader_.load_some(arguments_.keys, entry + first + i, channel, channels);
+          }
+        });
+        Vector::transpose(square);
+        unroll<Vector::lanes>([&](auto i) __attribute__((always_inline)) {
+          if (i < channels) square[i].store(keys_ + (channel + i) * attention_entries + first);
+        });
+      }
+    }
+  }
+
+  /// As many rows from `row` as a register tile holds; returns how many.
+  int64_t block_of_rows(int64_t row, int64_t entry) {
+    const int64_t rows = least(Vector::tile_rows, rows_ - row);
+    unroll<Vector::tile_rows>([&](auto i) __attribute__((always_inline)) {
+      if (rows == i + 1) rows_of<i + 1>(row, entry);
+    });
+    return rows;
+  }
+
+  template <int Rows>
+  void rows_of(int64_t row, int64_t entry) {
+    for (int64_t first = 0; first < attention_entries; first += 2 * Vector::lanes) score<Rows>(row, first);
+    float kept[Rows];
+    for (int i = 0; i < Rows; ++i)
+      kept[i] = soften(row + i, least(attention_entries, visible_[row + i] - entry));
+    const int64_t count = least(attention_entries, visible_[row + Rows - 1] - entry);
+    int64_t channel = 0;
+    for (; channel + 2 * Vector::lanes <= head_dim_; channel += 2 * Vector::lanes) {
+      gather<Rows, 2>(row, entry, count, channel, Vector::lanes, kept);
+    }
+    for (; channel < head_dim_; channel += Vector::lanes) {
+      gather<Rows, 1>(row, entry, count, channel, least(Vector::lanes, head_dim_ - channel), kept);
+    }
+  }
+
+  /// scores_ = scale · query · key for two vectors of entries from `first`.
+  template <int Rows>
+  [[gnu::noinline]] void score(int64_t row, int64_t first) {
+    Vector dots[Rows][2];
+    const float* queries[Rows];
+    for (int i = 0; i < Rows; ++i) queries[i] = queries_[row + i];
+    const float* keys = keys_ + first;
+    for (int64_t channel = 0; channel < head_dim_; ++channel, keys += attention_entries) {
+      const Vector left = Vector::load(keys);
+      const Vector right = Vector::load(keys + Vector::lanes);
+      unroll<Rows>([&](auto i) __attribute__((always_inline)) {
+        const Vector query(queries[i][channel]);
+        dots[i][0] = Vector::fma(query, left, dots[i][0]);
+        dots[i][1] = Vector::fma(query, right, dots[i][1]);
+      });
+    }
+    const Vector scale(arguments_.scale);
+    unroll<Rows>([&](auto i) __attribute__((always_inline)) {
+      float* to = scores_ + (row + i) * attention_entries + first;
+      (dots[i][0] * scale).store(to);
+      (dots[i][1] * scale).store(to + Vector::lanes);
+    });
+  }
+
+  /// Turns the block's scores of a row into weights e^(score − greatest so far), 0 for entries from `count`
+  /// on. Returns what the row's earlier sums have to be multiplied with.
+  float soften(int64_t row, int64_t count) {
+    float* scores = scores_ + row * attention_entries;
+    constexpr int parts = attention_entries / Vector::lanes;
+    Vector values[parts];
+    Vector top(largest_[row]);
+    unroll<parts>([&](auto i) __attribute__((always_inline)) {
+      const int64_t seen = count - i * Vector::lanes;
+      values[i] = Vector::load(scores + i * Vector::lanes);
+      if (seen < Vector::lanes) values[i] = values[i].first_or(seen > 0 ? seen : 0, -__builtin_inff());
+      top = Vector::max(top, values[i]);
+    });
+    const Vector largest(top.largest());
+    Vector total;
+    unroll<parts>([&](auto i) __attribute__((always_inline)) {
+      values[i] = exponential(values[i] - largest);
+      values[i].store(scores + i * Vector::lanes);
+      total = total + values[i];
+    });
+    float factors[Vector::lanes];
+    exponential(Vector(largest_[row]) - largest).store(factors);
+    largest.store_some(largest_ + row, 1);
+    weights_[row] = weights_[row] * factors[0] + total.sum();
+    return factors[0];
+  }
+
+  /// sums = sums · kept + Σ weight · value for `Parts` vectors of channels, the last `channels` long.
+  template <int Rows, int Parts>
+  [[gnu::noinline]] void gather(int64_t row, int64_t entry, int64_t count, int64_t channel, int64_t channels,
+                                const float* kept) {
+    Vector sums[Rows][Parts];
+    const bool whole = channels == Vector::lanes;
+    unroll<Rows>([&](auto i) __attribute__((always_inline)) {
+      const float* from = sums_ + (row + i) * head_dim_ + channel;
+      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+        sums[i][part] = Vector(kept[i]) * (whole ? Vector::load(from + part * Vector::lanes)
+                                                 : Vector::load_some(from + part * Vector::lanes, channels));
+      });
+    });
+    const float* weights = scores_ + row * attention_entries;
+    for (int64_t e = 0; e < count; ++e) {
+      Vector values[Parts];
+      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+        const int64_t at = channel + part * Vector::lanes;
+        values[part] = whole ? reader_.load(arguments_.values, entry + e, at)
+                             : reader_.load_some(arguments_.values, entry + e, at, channels);
+      });
+      unroll<Rows>([&](auto i) __attribute__((always_inline)) {
+        const Vector weight(weights[i * attention_entries + e]);
+        unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+          sums[i][part] = Vector::fma(weight, values[part], sums[i][part]);
+        });
+      });
+    }
+    unroll<Rows>([&](auto i) __attribute__((always_inline)) {
+      float* to = sums_ + (row + i) * head_dim_ + channel;
+      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+        if (whole) {
+          sums[i][part].store(to + part * Vector::lanes);
+        } else {
+          sums[i][part].store_some(to + part * Vector::lanes, channels);
+        }
+      });
+    });
+  }
+
+  void finish(int64_t row) {
+    const Vector total(weights_[row]);
+    const float* from = sums_ + row * head_dim_;
+    for_vectors<Vector>(
+        head_dim_, [&](int64_t i) { (Vector::load(from + i) / total).store(outputs_[row] + i); },
+        [&](int64_t i, int64_t some) {
+          (Vector::load_some(from + i, some) / total).store_some(outputs_[row] + i, some);
+        });
+  }
+
+  const AttentionArguments& arguments_;
+  CacheReader<Vector, Half> reader_;
+  int64_t head_dim_;
+  int64_t rows_;
+  float* keys_;
+  float* sums_;
+  float* scores_;
+  float* largest_;
+  float* weights_;
+  const float* queries_[attention_rows];
+  float* outputs_[attention_rows];
+  int64_t visible_[attention_rows];
+};
+
+template <class Vector, bool Half>
+inline void attend(const AttentionArguments& arguments) {
+  const int64_t rows = (arguments.token_end - arguments.token_begin) * arguments.heads;
+  for (int64_t row = 0; row < rows; row += attention_rows) {
+    const int64_t left = rows - row;
+    AttentionTile<Vector, Half>(arguments, row, left < attention_rows ? left : attention_rows).run();
+  }
+}
+
+}  // namespace
+}  // namespace hexlm
