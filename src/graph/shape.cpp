@@ -1,6 +1,7 @@
 #include "graph/shape.hpp"
 
 #include <fmt/format.h>
+#include <string_view>
 
 namespace hexlm {
 
@@ -26,22 +27,23 @@ int64_t elements(const Shape& shape, const SymbolValues& symbols) {
 
 namespace {
 
-std::string dim_text(const Dim& dim) {
-  const char* letter = "";
-  switch (dim.symbol) {
+std::string_view letter(Symbol symbol) {
+  switch (symbol) {
     case Symbol::none:
-      return fmt::format("{}", dim.value);
+      return "";
     case Symbol::tokens:
-      letter = "T";
-      break;
+      return "T";
     case Symbol::rows:
-      letter = "R";
-      break;
+      return "R";
     case Symbol::patches:
-      letter = "V";
-      break;
+      return "V";
   }
-  return dim.value == 1 ? std::string(letter) : fmt::format("{}{}", dim.value, letter);
+  return "";
+}
+
+std::string dim_text(const Dim& dim) {
+  if (dim.symbol != Symbol::none && dim.value == 1) return std::string(letter(dim.symbol));
+  return fmt::format("{}{}", dim.value, letter(dim.symbol));
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ ValueId Decoder::mlp(int64_t layer, ValueId hidden) {
   return linear(prefix + "down_proj", product, config_.hidden_size, traits_.mlp_bias);
 }
 
-Result<Graph> Decoder::assemble(const Block& mixer, const Block& mlp) && {
+Result<Graph> Decoder::assemble(const Block& mixer, const Block& mlp) {
   table_ = graph_.parameter("embed_tokens.weight", {config_.vocabulary_size, config_.hidden_size},
                             ParameterRole::embedding);
   ValueId x = graph_.add("embed_tokens", op::Embedding{}, {ids_}, {table_});

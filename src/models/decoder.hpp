@@ -34,8 +34,9 @@ class Decoder {
 
   /// The block of a layer: from the normed hidden state [T, H] to what is added to the residual, [T, H].
   using Block = std::function<ValueId(int64_t layer, ValueId hidden)>;
-  /// x += mixer(norm(x)); x += mlp(norm(x)) for every layer, between embedding and head.
-  Result<Graph> assemble(const Block& mixer, const Block& mlp) &&;
+  /// x += mixer(norm(x)); x += mlp(norm(x)) for every layer, between embedding and head. Called once: it
+  /// hands the graph over.
+  Result<Graph> assemble(const Block& mixer, const Block& mlp);
 
   ValueId linear(const std::string& name, ValueId x, int64_t outputs, bool bias = false,
                  ParameterRole role = ParameterRole::linear);

@@ -14,9 +14,8 @@ Result<Graph> build_dense_decoder(const ModelConfig& config) {
                                 .head_norms = text.model_type == "qwen3",
                                 .mlp_bias = text.mlp_bias};
   Decoder decoder(text, traits);
-  return std::move(decoder).assemble(
-      [&](int64_t layer, ValueId hidden) { return decoder.attention(layer, hidden); },
-      [&](int64_t layer, ValueId hidden) { return decoder.mlp(layer, hidden); });
+  return decoder.assemble([&](int64_t layer, ValueId hidden) { return decoder.attention(layer, hidden); },
+                          [&](int64_t layer, ValueId hidden) { return decoder.mlp(layer, hidden); });
 }
 
 }  // namespace hexlm

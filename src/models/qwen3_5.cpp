@@ -74,7 +74,7 @@ Result<Graph> build_qwen3_5(const ModelConfig& config) {
                          .output_bias = text.attention_bias,
                          .head_norms = true,
                          .norm_offset = 1});
-  return std::move(decoder).assemble(
+  return decoder.assemble(
       [&](int64_t layer, ValueId hidden) {
         return text.layer_types[static_cast<size_t>(layer)] == LayerType::linear_attention
                    ? delta_net(decoder, layer, hidden)

@@ -46,11 +46,11 @@ Result<Graph> build_qwen3_moe(const ModelConfig& config) {
   const TextConfig& text = config.text;
   Decoder decoder(
       text, {.projection_bias = text.attention_bias, .output_bias = text.attention_bias, .head_norms = true});
-  return std::move(decoder).assemble(
-      [&](int64_t layer, ValueId hidden) { return decoder.attention(layer, hidden); },
-      [&](int64_t layer, ValueId hidden) {
-        return is_sparse(text, layer) ? experts(decoder, layer, hidden) : decoder.mlp(layer, hidden);
-      });
+  return decoder.assemble([&](int64_t layer, ValueId hidden) { return decoder.attention(layer, hidden); },
+                          [&](int64_t layer, ValueId hidden) {
+                            return is_sparse(text, layer) ? experts(decoder, layer, hidden)
+                                                          : decoder.mlp(layer, hidden);
+                          });
 }
 
 }  // namespace hexlm

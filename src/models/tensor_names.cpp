@@ -16,7 +16,7 @@ bool is_causal_lm_class(const Json& source) {
 }  // namespace
 
 std::string checkpoint_name(const ModelConfig& config, std::string_view canonical) {
-  const std::string name(canonical);
+  std::string name(canonical);
   if (canonical.starts_with("lm_head.")) return name;
   if (canonical.starts_with("visual.")) return "model." + name;
   const ModelFamily* family = find_family(config.model_type);
