@@ -77,4 +77,6 @@ void install_interrupt_handler() {
 
 bool interrupted() { return interrupt_count != 0; }
 
+void clear_interrupt() { interrupt_count = 0; }
+
 }  // namespace hexlm

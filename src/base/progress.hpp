@@ -16,5 +16,7 @@ ProgressCallback terminal_progress(std::string title);
 /// True once after SIGINT when `install_interrupt_handler` was called; a second SIGINT ends the process (130).
 void install_interrupt_handler();
 bool interrupted();
+/// Forgets an interrupt that was dealt with: a stopped answer does not end the chat.
+void clear_interrupt();
 
 }  // namespace hexlm
