@@ -9,6 +9,7 @@
 
 namespace hexlm {
 
+/// Every combination of a depth with a count; a count of 0 stands for none.
 struct BenchOptions {
   std::vector<int64_t> prompt_tokens{512};
   std::vector<int64_t> generated_tokens{64};
@@ -27,13 +28,10 @@ struct BenchRow {
 
 struct BenchResult {
   std::vector<BenchRow> rows;
-  double ttft_s = 0;        ///< one-token prompt to first token on an empty cache, first use of the session
+  double ttft_s = 0;  ///< one-token prompt to first token on an empty cache, first use of the session
 };
 
 /// Random tokens, one warm-up of each row apart, then the repetitions.
 Result<BenchResult> bench(Session& session, const BenchOptions& options);
-
-/// Resident peak of this process in bytes (VmHWM), 0 where the system does not tell.
-uint64_t peak_memory_bytes();
 
 }  // namespace hexlm

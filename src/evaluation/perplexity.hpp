@@ -11,8 +11,8 @@
 namespace hexlm {
 
 struct PerplexityResult {
-  double perplexity = 0;    ///< exp(mean negative log likelihood)
-  double nll_mean = 0;      ///< nats
+  double perplexity = 0;  ///< exp(mean negative log likelihood)
+  double nll_mean = 0;    ///< nats
   int64_t tokens = 0;
   int64_t scored = 0;
   double seconds = 0;
@@ -21,9 +21,9 @@ struct PerplexityResult {
 /// −log softmax(logits)[target], in double precision.
 double negative_log_likelihood(std::span<const float> logits, int32_t target);
 
-/// Consecutive windows of `window` tokens, no overlap, nothing added, each window's first token unscored; a last
-/// window of one token scores nothing (docs/cli.md, `perplexity`). Errors: usage for a window below 2 or above
-/// the context.
+/// Consecutive windows of `window` tokens, no overlap, nothing added, each window's first token unscored; a
+/// last window of one token scores nothing (docs/cli.md, `perplexity`). Errors: usage for a window below 2 or
+/// above the context.
 Result<PerplexityResult> perplexity(Session& session, std::span<const int32_t> tokens, int64_t window,
                                     const ProgressCallback& progress);
 

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "formats/codec.hpp"
+#include "formats/json.hpp"
 #include "formats/package.hpp"
 #include "graph/graph.hpp"
 #include "models/model_config.hpp"
@@ -19,12 +20,12 @@ namespace hexlm {
 /// Sampling settings (spec F.3). Temperature 0 is greedy.
 struct SamplingOptions {
   float temperature = 0;
-  int32_t top_k = 0;                ///< 0: off
+  int32_t top_k = 0;  ///< 0: off
   float top_p = 1;
   float min_p = 0;
-  float repetition_penalty = 1;     ///< over prompt and output, once per distinct token
-  float presence_penalty = 0;       ///< over output tokens only
-  float frequency_penalty = 0;      ///< over output tokens only
+  float repetition_penalty = 1;  ///< over prompt and output, once per distinct token
+  float presence_penalty = 0;    ///< over output tokens only
+  float frequency_penalty = 0;   ///< over output tokens only
   uint64_t seed = 0;
 };
 
@@ -37,7 +38,7 @@ struct GenerationDefaults {
 
 struct ModelOpenOptions {
   int threads = 1;
-  bool verify = true;   ///< check every tensor's checksum (packages) or for NaN (checkpoints)
+  bool verify = true;  ///< check every tensor's checksum (packages) or for NaN (checkpoints)
 };
 
 /// An opened model folder, a package or a Hugging Face checkpoint: configuration, graph, weights (memory
@@ -46,7 +47,8 @@ class Model {
  public:
   /// Errors: bad_input (missing or malformed file, shape or checksum mismatch, NaN, tokenizer larger than the
   /// vocabulary: names file, tensor and both values); unsupported (unknown architecture).
-  static Result<std::shared_ptr<const Model>> open(const std::string& folder, const ModelOpenOptions& options);
+  static Result<std::shared_ptr<const Model>> open(const std::string& folder,
+                                                   const ModelOpenOptions& options);
 
   const std::string& folder() const { return folder_; }
   bool is_package() const { return package_ != nullptr; }
@@ -57,6 +59,10 @@ class Model {
   /// nullptr when the folder has no tokenizer.json (synthesized models): token ids still work.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
   const ChatTemplate* chat_template() const { return chat_template_ ? &*chat_template_ : nullptr; }
+  /// Why the folder's chat template can't be used, when it has one that can't.
+  const std::optional<Error>& chat_template_error() const { return chat_template_error_; }
+  /// {"bos_token": "…", "eos_token": "…", …} of tokenizer_config.json, for chat templates.
+  const Json& special_tokens() const { return special_tokens_; }
   const GenerationDefaults& generation() const { return generation_; }
   /// The package's config.json (run-time defaults), or an empty object for a checkpoint.
   const Json& settings() const { return settings_; }
@@ -69,6 +75,9 @@ class Model {
 
  private:
   Model() = default;
+  Status open_package(const ModelOpenOptions& options);
+  Status open_checkpoint();
+  Status open_text_files();
   std::string folder_;
   ModelConfig config_;
   std::shared_ptr<const Graph> graph_;
@@ -76,6 +85,8 @@ class Model {
   std::shared_ptr<const Package> package_;
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_template_;
+  std::optional<Error> chat_template_error_;
+  Json special_tokens_;
   GenerationDefaults generation_;
   Json settings_;
 };

@@ -17,8 +17,8 @@ struct SessionOptions {
   std::string backend = "cpu";
   int threads = 1;
   Precision precision = Precision::normal;
-  int64_t context = 0;     ///< 0: the model's max_position_embeddings
-  int64_t chunk = 512;     ///< tokens per prefill step
+  int64_t context = 0;  ///< 0: the model's max_position_embeddings
+  int64_t chunk = 512;  ///< tokens per prefill step
 };
 
 /// "cpu 214/214 nodes", "hexagon 196/198 nodes, cpu 2 (embedding, lm_head)"
@@ -27,7 +27,8 @@ std::string describe_placement(const std::vector<std::string>& placement, const 
 /// One sequence on one backend: positions, state, chunked prefill.
 class Session {
  public:
-  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Model> model, const SessionOptions& options);
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Model> model,
+                                                 const SessionOptions& options);
 
   const Model& model() const { return *model_; }
   const SessionOptions& options() const { return options_; }
@@ -39,8 +40,8 @@ class Session {
   std::string placement() const;
   void reset() { state_->reset(); }
 
-  /// Called with each block of logits rows in order: `first` is the index, among the tokens passed to `forward`,
-  /// of the first row; `logits` is [rows, vocabulary]. Returning an error stops the forward pass.
+  /// Called with each block of logits rows in order: `first` is the index, among the tokens passed to
+  /// `forward`, of the first row; `logits` is [rows, vocabulary]. Returning an error stops the forward pass.
   using LogitsCallback = std::function<Status(int64_t first, int64_t rows, std::span<const float> logits)>;
 
   /// Appends tokens in chunks; logits of the last `wanted` of them go to `callback` (chunk by chunk).
@@ -53,6 +54,8 @@ class Session {
 
  private:
   Session() = default;
+  Status check_tokens(std::span<const int32_t> tokens) const;
+  Status step(std::span<const int32_t> tokens, int64_t rows, Observer* observer);
   std::shared_ptr<const Model> model_;
   SessionOptions options_;
   std::unique_ptr<Plan> plan_;
@@ -60,6 +63,7 @@ class Session {
   std::vector<float> logits_;
   std::vector<int32_t> positions_;
   std::vector<int32_t> rows_;
+  int64_t max_rows_ = 1;
 };
 
 }  // namespace hexlm

@@ -1,0 +1,156 @@
+#include "runtime/session.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <map>
+
+#include "base/progress.hpp"
+
+namespace hexlm {
+namespace {
+
+/// Logits of one step are kept to this many bytes: a vocabulary of 152 k takes 0.6 MB a row, and a whole
+/// chunk of rows would be larger than a small model. Steps whose logits are wanted are made shorter instead.
+constexpr int64_t logits_bytes = int64_t{64} << 20;
+
+/// Nodes that a placement names before it says how many more there are.
+constexpr size_t named_nodes = 4;
+
+std::string name_nodes(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < std::min(names.size(), named_nodes); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  if (names.size() > named_nodes) text += fmt::format(", … {} more", names.size() - named_nodes);
+  return text;
+}
+
+Result<PlanOptions> plan_options(const Model& model, const SessionOptions& options, int64_t vocabulary) {
+  const int64_t limit = model.config().text.max_positions;
+  if (options.context < 0 || options.context > limit) {
+    return fail(ErrorCode::usage,
+                fmt::format("a context of {} tokens was asked for, the model has positions for 1 to {}",
+                            options.context, limit));
+  }
+  if (options.chunk < 1) {
+    return fail(ErrorCode::usage,
+                fmt::format("a prefill chunk must be at least 1 token, got {}", options.chunk));
+  }
+  PlanOptions plan;
+  plan.threads = options.threads;
+  plan.precision = options.precision;
+  plan.context = options.context == 0 ? limit : options.context;
+  plan.max_tokens = std::min(options.chunk, plan.context);
+  const int64_t row_bytes = vocabulary * static_cast<int64_t>(sizeof(float));
+  plan.max_rows = std::clamp<int64_t>(logits_bytes / row_bytes, 1, plan.max_tokens);
+  return plan;
+}
+
+}  // namespace
+
+std::string describe_placement(const std::vector<std::string>& placement, const Graph& graph) {
+  std::map<std::string, std::vector<std::string>> nodes;
+  for (size_t i = 0; i < placement.size(); ++i) nodes[placement[i]].push_back(graph.nodes()[i].name);
+  const auto most = std::max_element(nodes.begin(), nodes.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  if (most == nodes.end()) return "0/0 nodes";
+  std::string text = fmt::format("{} {}/{} nodes", most->first, most->second.size(), placement.size());
+  for (auto it = nodes.begin(); it != nodes.end(); ++it) {
+    if (it == most) continue;
+    text += fmt::format(", {} {} ({})", it->first, it->second.size(), name_nodes(it->second));
+  }
+  return text;
+}
+
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model,
+                                                 const SessionOptions& options) {
+  const int64_t vocabulary = model->config().text.vocabulary_size;
+  HEXLM_ASSIGN(const PlanOptions plan_settings, plan_options(*model, options, vocabulary));
+  HEXLM_ASSIGN(const auto backend, make_backend(options.backend));
+  std::unique_ptr<Session> session(new Session());
+  HEXLM_ASSIGN(session->plan_, backend->compile(model->graph(), model->weights(), plan_settings));
+  HEXLM_ASSIGN(session->state_, session->plan_->create_state());
+  session->model_ = std::move(model);
+  session->options_ = options;
+  session->options_.context = plan_settings.context;
+  session->options_.chunk = plan_settings.max_tokens;
+  session->max_rows_ = plan_settings.max_rows;
+  session->positions_.resize(static_cast<size_t>(3 * plan_settings.max_tokens));
+  session->rows_.resize(static_cast<size_t>(plan_settings.max_rows));
+  return session;
+}
+
+std::string Session::placement() const { return describe_placement(plan_->placement(), *model_->graph()); }
+
+Status Session::check_tokens(std::span<const int32_t> tokens) const {
+  const auto count = static_cast<int64_t>(tokens.size());
+  if (count > capacity() - length()) {
+    return fail(ErrorCode::limit,
+                fmt::format("the context is full: it holds {} tokens, {} more don't fit its {}", length(),
+                            count, capacity()),
+                "shorten the input or raise --context up to the model's max_position_embeddings");
+  }
+  const int64_t vocabulary = model_->config().text.vocabulary_size;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= vocabulary) {
+      return fail(ErrorCode::bad_input,
+                  fmt::format("token {} of the input is id {}, the vocabulary has 0 to {}", i, tokens[i],
+                              vocabulary - 1));
+    }
+  }
+  return {};
+}
+
+Status Session::step(std::span<const int32_t> tokens, int64_t rows, Observer* observer) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  const int64_t past = length();
+  for (int64_t stream = 0; stream < 3; ++stream) {
+    for (int64_t t = 0; t < count; ++t) {
+      positions_[static_cast<size_t>(stream * count + t)] = static_cast<int32_t>(past + t);
+    }
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    rows_[static_cast<size_t>(row)] = static_cast<int32_t>(count - rows + row);
+  }
+  const auto needed = static_cast<size_t>(rows * model_->config().text.vocabulary_size);
+  if (logits_.size() < needed) logits_.resize(needed);
+  const void* const inputs[] = {tokens.data(), positions_.data(), rows_.data()};
+  float* const outputs[] = {logits_.data()};
+  return plan_->run({{count, rows, 0}, inputs, outputs, observer}, *state_);
+}
+
+Status Session::forward(std::span<const int32_t> tokens, int64_t wanted, const LogitsCallback& callback,
+                        Observer* observer) {
+  HEXLM_TRY(check_tokens(tokens));
+  const auto count = static_cast<int64_t>(tokens.size());
+  const int64_t first_wanted = count - std::clamp<int64_t>(wanted, 0, count);
+  const int64_t vocabulary = model_->config().text.vocabulary_size;
+  int64_t position = 0;
+  while (position < count) {
+    if (interrupted()) return fail(ErrorCode::interrupted, "interrupted");
+    int64_t size = std::min(options_.chunk, count - position);
+    // Rows of logits bound a step from the first wanted token on.
+    size = std::min(size, std::max<int64_t>(first_wanted - position, 0) + max_rows_);
+    const int64_t rows = std::clamp<int64_t>(position + size - first_wanted, 0, size);
+    HEXLM_TRY(step(tokens.subspan(static_cast<size_t>(position), static_cast<size_t>(size)), rows, observer));
+    if (rows > 0) {
+      HEXLM_TRY(
+          callback(position + size - rows, rows, {logits_.data(), static_cast<size_t>(rows * vocabulary)}));
+    }
+    position += size;
+  }
+  return {};
+}
+
+Result<std::span<const float>> Session::forward_last(std::span<const int32_t> tokens) {
+  if (tokens.empty()) return fail(ErrorCode::usage, "there are no tokens to run");
+  std::span<const float> last;
+  HEXLM_TRY(forward(tokens, 1, [&last](int64_t, int64_t, std::span<const float> logits) {
+    last = logits;
+    return Status();
+  }));
+  return last;
+}
+
+}  // namespace hexlm
