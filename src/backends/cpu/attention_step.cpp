@@ -1,13 +1,32 @@
 #include <cstring>
+#include <utility>
 
 #include "backends/cpu/steps.hpp"
 
 namespace hexlm {
 namespace {
 
-/// Queries of one unit of work: fixed, so that kernels that work on several queries at once group them the
-/// same way whatever the number of threads.
-constexpr int64_t tokens_per_unit = 32;
+/// Query tokens of one unit of work: with any number of heads a whole number of the tiles (48 query rows)
+/// that kernels take at a time.
+constexpr int64_t tokens_per_unit = 48;
+
+/// How the queries are shared out: `heads` query heads of one key/value head and a range of tokens each. A
+/// query's result doesn't depend on which others are computed with it, so the shares may follow the number of
+/// threads.
+struct Shares {
+  int64_t ranges;  ///< of tokens
+  int64_t heads;   ///< query heads in a share
+  int64_t parts;   ///< shares of one key/value head's query heads
+};
+
+Shares share_out(int64_t tokens, int64_t group, int64_t key_value_heads, int threads) {
+  Shares shares{(tokens + tokens_per_unit - 1) / tokens_per_unit, group, 1};
+  // Decoding has one token, and often fewer key/value heads than there are threads.
+  const int64_t units = shares.ranges * key_value_heads;
+  if (units < threads) shares.heads = std::max<int64_t>(1, group * units / threads);
+  shares.parts = (group + shares.heads - 1) / shares.heads;
+  return shares;
+}
 
 class AttentionStep final : public Step {
  public:
@@ -24,17 +43,20 @@ class AttentionStep final : public Step {
     const KeyValueCache cache = context.state.cache(state_);
     append(context, cache);
     const int64_t tokens = context.symbols.tokens;
-    const int64_t ranges = (tokens + tokens_per_unit - 1) / tokens_per_unit;
-    const int64_t units = ranges * op_.key_value_heads;
+    const int64_t group = op_.query_heads / op_.key_value_heads;
+    const Shares shares = share_out(tokens, group, op_.key_value_heads, context.pool.threads());
+    const int64_t units = shares.ranges * op_.key_value_heads * shares.parts;
     const int64_t seen = context.state.length() + tokens;
-    const int64_t unit_tokens = std::min(tokens, tokens_per_unit);
-    const int64_t work = 2 * unit_tokens * seen * op_.head_dim * (op_.query_heads / op_.key_value_heads);
-    // The last ranges see the most entries: handed out first, they do not finish last.
+    const int64_t work = 2 * std::min(tokens, tokens_per_unit) * seen * op_.head_dim * shares.heads;
     const int64_t grain = work * units < least_parallel_work ? units : 1;
     context.pool.run(units, grain, [&](int64_t begin, int64_t end, int worker) {
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int64_t range = ranges - 1 - unit / op_.key_value_heads;
-        attend(context, cache, unit % op_.key_value_heads, range * tokens_per_unit,
+        const int64_t part = unit % shares.parts;
+        const int64_t head = unit / shares.parts % op_.key_value_heads;
+        // The last ranges see the most entries: handed out first, they don't finish last.
+        const int64_t range = shares.ranges - 1 - unit / shares.parts / op_.key_value_heads;
+        const int64_t first = part * shares.heads;
+        attend(context, cache, head, {first, std::min(first + shares.heads, group)}, range * tokens_per_unit,
                context.worker_scratch(worker));
       }
     });
@@ -64,14 +86,15 @@ class AttentionStep final : public Step {
     }
   }
 
-  void attend(const RunContext& context, const KeyValueCache& cache, int64_t head, int64_t token_begin,
-              float* scratch) const {
-    const int64_t group = op_.query_heads / op_.key_value_heads;
+  /// Query heads first … second−1 of key/value head `head`.
+  void attend(const RunContext& context, const KeyValueCache& cache, int64_t head,
+              std::pair<int64_t, int64_t> query_heads, int64_t token_begin, float* scratch) const {
+    const int64_t first = head * (op_.query_heads / op_.key_value_heads) + query_heads.first;
     const int64_t head_bytes = head * cache.head_stride * (half_ ? 2 : 4);
     AttentionArguments arguments;
-    arguments.query = query_.floats() + head * group * op_.head_dim;
+    arguments.query = query_.floats() + first * op_.head_dim;
     arguments.query_stride = op_.query_heads * op_.head_dim;
-    arguments.heads = group;
+    arguments.heads = query_heads.second - query_heads.first;
     arguments.head_dim = op_.head_dim;
     arguments.keys = cache.keys + head_bytes;
     arguments.values = cache.values + head_bytes;
@@ -80,7 +103,7 @@ class AttentionStep final : public Step {
     arguments.token_begin = token_begin;
     arguments.token_end = std::min(token_begin + tokens_per_unit, context.symbols.tokens);
     arguments.scale = op_.scale;
-    arguments.output = output_.floats() + head * group * op_.head_dim;
+    arguments.output = output_.floats() + first * op_.head_dim;
     arguments.output_stride = op_.query_heads * op_.head_dim;
     arguments.scratch = scratch;
     context.kernels.attention(arguments);

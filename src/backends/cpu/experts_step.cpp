@@ -188,31 +188,36 @@ class ExpertsStep final : public Step {
     });
   }
 
-  /// One tile of one expert's matrix times that expert's slots.
-  void multiply_tile(const RunContext& context, int32_t expert, const PreparedMatrix& matrix, const float* x,
-                     float* y, int64_t tile, float* scratch) {
+  static int64_t tile_pairs(const PreparedMatrix& matrix) {
+    return (matrix.tiles() + tile_multiple - 1) / tile_multiple;
+  }
+
+  /// One pair of tiles of an expert's matrix times that expert's slots.
+  void multiply_pair(const RunContext& context, int32_t expert, const PreparedMatrix& matrix, const float* x,
+                     float* y, int64_t pair, float* scratch) const {
+    const int64_t tile = pair * tile_multiple;
     const int64_t first = memory_.begin[expert];
     LinearInput input;
     input.x = x + first * matrix.columns;
     input.rows = memory_.begin[expert + 1] - first;
     if (matrix.is_packed) input.quantized = &quantized_->of(matrix.packed.block);
     input.first_quantized = first;
-    multiply(context.kernels, matrix, input, nullptr, y + first * matrix.rows, matrix.rows, tile, tile + 1,
-             scratch);
+    multiply(context.kernels, matrix, input, nullptr, y + first * matrix.rows, matrix.rows, tile,
+             std::min(tile + tile_multiple, matrix.tiles()), scratch);
   }
 
   /// gate and up of all active experts as one loop, so that decoding doesn't start a loop an expert.
   void expand(const RunContext& context, int64_t slots, int64_t active) {
-    const int64_t tiles = experts_[0].gate->tiles();
-    const int64_t work = packed_tile_rows * hidden_ * slots / active;
-    const int64_t units = active * 2 * tiles;
+    const int64_t pairs = tile_pairs(*experts_[0].gate);
+    const int64_t work = tile_multiple * packed_tile_rows * hidden_ * slots / active;
+    const int64_t units = active * 2 * pairs;
     context.pool.run(units, grain_of(context.pool, units, work), [&](int64_t begin, int64_t end, int worker) {
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int32_t expert = memory_.active[unit / (2 * tiles)];
-        const bool is_up = unit / tiles % 2 != 0;
+        const int32_t expert = memory_.active[unit / (2 * pairs)];
+        const bool is_up = unit / pairs % 2 != 0;
         const Expert& matrices = experts_[static_cast<size_t>(expert)];
-        multiply_tile(context, expert, is_up ? *matrices.up : *matrices.gate, memory_.rows,
-                      is_up ? memory_.up : memory_.gate, unit % tiles, context.worker_scratch(worker));
+        multiply_pair(context, expert, is_up ? *matrices.up : *matrices.gate, memory_.rows,
+                      is_up ? memory_.up : memory_.gate, unit % pairs, context.worker_scratch(worker));
       }
     });
   }
@@ -229,14 +234,14 @@ class ExpertsStep final : public Step {
   }
 
   void contract(const RunContext& context, int64_t slots, int64_t active) {
-    const int64_t tiles = experts_[0].down->tiles();
-    const int64_t work = packed_tile_rows * op_.intermediate * slots / active;
-    const int64_t units = active * tiles;
+    const int64_t pairs = tile_pairs(*experts_[0].down);
+    const int64_t work = tile_multiple * packed_tile_rows * op_.intermediate * slots / active;
+    const int64_t units = active * pairs;
     context.pool.run(units, grain_of(context.pool, units, work), [&](int64_t begin, int64_t end, int worker) {
       for (int64_t unit = begin; unit < end; ++unit) {
-        const int32_t expert = memory_.active[unit / tiles];
-        multiply_tile(context, expert, *experts_[static_cast<size_t>(expert)].down, memory_.inner,
-                      memory_.rows, unit % tiles, context.worker_scratch(worker));
+        const int32_t expert = memory_.active[unit / pairs];
+        multiply_pair(context, expert, *experts_[static_cast<size_t>(expert)].down, memory_.inner,
+                      memory_.rows, unit % pairs, context.worker_scratch(worker));
       }
     });
   }

@@ -20,7 +20,7 @@ class LinearStep final : public Step {
     const LinearInput input{x_.floats(), rows, quantized_, 0};
     if (quantized_ != nullptr && must_quantize_) quantize(context, input.x, rows, *matrix_, *quantized_);
     const int64_t work = rows * packed_tile_rows * matrix_->columns;
-    context.pool.run(matrix_->tiles(), grain_of(context.pool, matrix_->tiles(), work),
+    context.pool.run(matrix_->tiles(), grain_of(context.pool, matrix_->tiles(), work, tile_multiple),
                      [&](int64_t begin, int64_t end, int worker) {
                        multiply(context.kernels, *matrix_, input, bias_, y_.floats(), matrix_->rows, begin,
                                 end, context.worker_scratch(worker));

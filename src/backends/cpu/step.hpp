@@ -60,6 +60,9 @@ inline int64_t grain_of(const ThreadPool& pool, int64_t units, int64_t work_per_
   return (grain + multiple - 1) / multiple * multiple;
 }
 
+/// Tiles of a matrix to hand out at a time: kernels multiply two at once.
+inline constexpr int64_t tile_multiple = 2;
+
 /// Activations as int8, one buffer a block size. Linears that share their input share its quantized form.
 struct QuantizedBuffers {
   QuantizedRows of_32;
