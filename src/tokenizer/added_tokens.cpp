@@ -13,22 +13,23 @@ uint8_t bits_at(std::string_view text, size_t at) {
 }
 
 bool is_alone(std::string_view text, size_t begin, size_t end) {
-  const bool word_before = begin > 0 && (bits_at(text, last_character(text.substr(0, begin))) & kWord) != 0;
-  const bool word_after = end < text.size() && (bits_at(text, end) & kWord) != 0;
+  const bool word_before =
+      begin > 0 && (bits_at(text, last_character(text.substr(0, begin))) & code_point::word) != 0;
+  const bool word_after = end < text.size() && (bits_at(text, end) & code_point::word) != 0;
   return !word_before && !word_after;
 }
 
 size_t white_space_begin(std::string_view text, size_t end) {
   while (end > 0) {
     const size_t last = last_character(text.substr(0, end));
-    if ((bits_at(text, last) & kWhiteSpace) == 0) break;
+    if ((bits_at(text, last) & code_point::white_space) == 0) break;
     end = last;
   }
   return end;
 }
 
 size_t white_space_end(std::string_view text, size_t at) {
-  while (at < text.size() && (bits_at(text, at) & kWhiteSpace) != 0)
+  while (at < text.size() && (bits_at(text, at) & code_point::white_space) != 0)
     at += read_character(text.data() + at).length;
   return at;
 }

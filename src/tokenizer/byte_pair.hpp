@@ -15,30 +15,30 @@ namespace hexlm {
 class MergeTable {
  public:
   /// Two 22-bit ids and a 20-bit rank fill one 64-bit slot, so that a lookup touches one cache line.
-  static constexpr uint32_t kMaxMerges = (1U << 20) - 1;
-  static constexpr uint32_t kNone = kMaxMerges;
+  static constexpr uint32_t max_merges = (1U << 20) - 1;
+  static constexpr uint32_t no_rank = max_merges;
 
   void reserve(size_t merges);
   /// The next rank; a pair given twice keeps its last rank, as in Hugging Face tokenizers.
-  /// Errors: limit beyond kMaxMerges.
+  /// Errors: limit beyond max_merges.
   Status add(int32_t left, int32_t right, int32_t merged);
-  /// The rank of the pair, or kNone.
+  /// The rank of the pair, or no_rank.
   uint32_t rank(int32_t left, int32_t right) const {
     const uint64_t key = static_cast<uint64_t>(left) << 42 | static_cast<uint64_t>(right) << 20;
     for (size_t at = slot_of(key);; at = (at + 1) & mask_) {
-      if (slots_[at] == kEmpty) return kNone;
-      if ((slots_[at] & ~uint64_t{kNone}) == key) return static_cast<uint32_t>(slots_[at] & kNone);
+      if (slots_[at] == empty_slot) return no_rank;
+      if ((slots_[at] & ~uint64_t{no_rank}) == key) return static_cast<uint32_t>(slots_[at] & no_rank);
     }
   }
   int32_t merged(uint32_t rank) const { return merged_[rank]; }
 
  private:
-  static constexpr uint64_t kEmpty = ~uint64_t{0};
+  static constexpr uint64_t empty_slot = ~uint64_t{0};
   size_t slot_of(uint64_t key) const { return static_cast<size_t>((key * 0x9E3779B97F4A7C15) >> shift_); }
   void grow(size_t slots);
   void insert(uint64_t entry);
 
-  std::vector<uint64_t> slots_ = std::vector<uint64_t>(2, kEmpty);
+  std::vector<uint64_t> slots_ = std::vector<uint64_t>(2, empty_slot);
   size_t mask_ = 1;
   int shift_ = 63;
   size_t filled_ = 0;
@@ -48,21 +48,21 @@ class MergeTable {
 /// Working memory of one encode call, with the words that earlier calls met and their ids.
 class BytePairScratch {
  public:
-  BytePairScratch() : words_(kWords) {}
+  BytePairScratch() : words_(remembered_words) {}
 
  private:
   friend class BytePairEncoder;
   /// One cache line: longer words, or words of more tokens, are rare and encoded each time.
   struct alignas(64) Word {
-    static constexpr size_t kMaxBytes = 30;
-    static constexpr size_t kMaxIds = 8;
+    static constexpr size_t max_bytes = 30;
+    static constexpr size_t max_ids = 8;
     uint8_t bytes = 0;
     uint8_t ids = 0;
-    std::array<char, kMaxBytes> text;
-    std::array<int32_t, kMaxIds> id;
+    std::array<char, max_bytes> text;
+    std::array<int32_t, max_ids> id;
   };
   /// 512 KiB: half of a small second-level cache. A word lives at the slot its hash names.
-  static constexpr size_t kWords = 1 << 13;
+  static constexpr size_t remembered_words = 1 << 13;
 
   struct Link {
     uint32_t previous, next;

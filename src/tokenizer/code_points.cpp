@@ -8,9 +8,9 @@ namespace hexlm {
 namespace {
 
 // Planes 4 to 13 are unassigned, 15 and 16 private use: none of our properties holds there.
-constexpr char32_t kPlaneEnd = 0x40000;
-constexpr char32_t kTagsBegin = 0xE0000;
-constexpr char32_t kTagsEnd = 0xE1000;
+constexpr char32_t planes_end = 0x40000;
+constexpr char32_t tags_begin = 0xE0000;
+constexpr char32_t tags_end = 0xE1000;
 
 struct Range {
   char32_t first, last;
@@ -19,21 +19,28 @@ struct Range {
 
 /// Letters, numbers and marks that Unicode 15.1 and 16.0 added after utf8proc 2.8. The regular expressions of
 /// today's Hugging Face tokenizers know them.
-constexpr std::array kAddedAfter15 = {
-    Range{0x897, 0x897, kMark},       Range{0x1C89, 0x1C8A, kLetter},   Range{0xA7CB, 0xA7CD, kLetter},
-    Range{0xA7DA, 0xA7DC, kLetter},   Range{0x105C0, 0x105F3, kLetter}, Range{0x10D40, 0x10D49, kNumber},
-    Range{0x10D4A, 0x10D65, kLetter}, Range{0x10D69, 0x10D6D, kMark},   Range{0x10D6F, 0x10D85, kLetter},
-    Range{0x10EC2, 0x10EC4, kLetter}, Range{0x10EFC, 0x10EFC, kMark},   Range{0x11380, 0x11389, kLetter},
-    Range{0x1138B, 0x1138B, kLetter}, Range{0x1138E, 0x1138E, kLetter}, Range{0x11390, 0x113B5, kLetter},
-    Range{0x113B7, 0x113B7, kLetter}, Range{0x113B8, 0x113C0, kMark},   Range{0x113C2, 0x113C2, kMark},
-    Range{0x113C5, 0x113C5, kMark},   Range{0x113C7, 0x113CA, kMark},   Range{0x113CC, 0x113D0, kMark},
-    Range{0x113D1, 0x113D1, kLetter}, Range{0x113D2, 0x113D2, kMark},   Range{0x113D3, 0x113D3, kLetter},
-    Range{0x113E1, 0x113E2, kMark},   Range{0x116D0, 0x116E3, kNumber}, Range{0x11BC0, 0x11BE0, kLetter},
-    Range{0x11BF0, 0x11BF9, kNumber}, Range{0x11F5A, 0x11F5A, kMark},   Range{0x13460, 0x143FA, kLetter},
-    Range{0x16100, 0x1611D, kLetter}, Range{0x1611E, 0x1612F, kMark},   Range{0x16130, 0x16139, kNumber},
-    Range{0x16D40, 0x16D6C, kLetter}, Range{0x16D70, 0x16D79, kNumber}, Range{0x18CFF, 0x18CFF, kLetter},
-    Range{0x1CCF0, 0x1CCF9, kNumber}, Range{0x1E5D0, 0x1E5ED, kLetter}, Range{0x1E5EE, 0x1E5EF, kMark},
-    Range{0x1E5F0, 0x1E5F0, kLetter}, Range{0x1E5F1, 0x1E5FA, kNumber}, Range{0x2EBF0, 0x2EE5D, kLetter}};
+constexpr std::array added_after_15 = {
+    Range{0x897, 0x897, code_point::mark},       Range{0x1C89, 0x1C8A, code_point::letter},
+    Range{0xA7CB, 0xA7CD, code_point::letter},   Range{0xA7DA, 0xA7DC, code_point::letter},
+    Range{0x105C0, 0x105F3, code_point::letter}, Range{0x10D40, 0x10D49, code_point::number},
+    Range{0x10D4A, 0x10D65, code_point::letter}, Range{0x10D69, 0x10D6D, code_point::mark},
+    Range{0x10D6F, 0x10D85, code_point::letter}, Range{0x10EC2, 0x10EC4, code_point::letter},
+    Range{0x10EFC, 0x10EFC, code_point::mark},   Range{0x11380, 0x11389, code_point::letter},
+    Range{0x1138B, 0x1138B, code_point::letter}, Range{0x1138E, 0x1138E, code_point::letter},
+    Range{0x11390, 0x113B5, code_point::letter}, Range{0x113B7, 0x113B7, code_point::letter},
+    Range{0x113B8, 0x113C0, code_point::mark},   Range{0x113C2, 0x113C2, code_point::mark},
+    Range{0x113C5, 0x113C5, code_point::mark},   Range{0x113C7, 0x113CA, code_point::mark},
+    Range{0x113CC, 0x113D0, code_point::mark},   Range{0x113D1, 0x113D1, code_point::letter},
+    Range{0x113D2, 0x113D2, code_point::mark},   Range{0x113D3, 0x113D3, code_point::letter},
+    Range{0x113E1, 0x113E2, code_point::mark},   Range{0x116D0, 0x116E3, code_point::number},
+    Range{0x11BC0, 0x11BE0, code_point::letter}, Range{0x11BF0, 0x11BF9, code_point::number},
+    Range{0x11F5A, 0x11F5A, code_point::mark},   Range{0x13460, 0x143FA, code_point::letter},
+    Range{0x16100, 0x1611D, code_point::letter}, Range{0x1611E, 0x1612F, code_point::mark},
+    Range{0x16130, 0x16139, code_point::number}, Range{0x16D40, 0x16D6C, code_point::letter},
+    Range{0x16D70, 0x16D79, code_point::number}, Range{0x18CFF, 0x18CFF, code_point::letter},
+    Range{0x1CCF0, 0x1CCF9, code_point::number}, Range{0x1E5D0, 0x1E5ED, code_point::letter},
+    Range{0x1E5EE, 0x1E5EF, code_point::mark},   Range{0x1E5F0, 0x1E5F0, code_point::letter},
+    Range{0x1E5F1, 0x1E5FA, code_point::number}, Range{0x2EBF0, 0x2EE5D, code_point::letter}};
 
 bool is_hangul_syllable(char32_t c) { return c >= 0xAC00 && c <= 0xD7A3; }
 
@@ -50,36 +57,36 @@ uint8_t category_properties(char32_t c, int category) {
     case UTF8PROC_CATEGORY_LT:
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_LO:
-      return kLetter | kWord;
+      return code_point::letter | code_point::word;
     case UTF8PROC_CATEGORY_MN:
     case UTF8PROC_CATEGORY_MC:
     case UTF8PROC_CATEGORY_ME:
-      return kMark | kWord;
+      return code_point::mark | code_point::word;
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-      return kNumber | kWord;
+      return code_point::number | code_point::word;
     case UTF8PROC_CATEGORY_NO:
-      return kNumber;
+      return code_point::number;
     case UTF8PROC_CATEGORY_PC:
-      return kWord;
+      return code_point::word;
     case UTF8PROC_CATEGORY_ZS:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP:
-      return kWhiteSpace;
+      return code_point::white_space;
     default:
-      return is_alphabetic_symbol(c) ? kWord : 0;
+      return is_alphabetic_symbol(c) ? code_point::word : 0;
   }
 }
 
 uint8_t basic_properties(char32_t c) {
   const utf8proc_property_t* property = utf8proc_get_property(static_cast<utf8proc_int32_t>(c));
   uint8_t bits = category_properties(c, property->category);
-  if ((c >= 0x09 && c <= 0x0D) || c == 0x85) bits |= kWhiteSpace;
-  if (c == '\r' || c == '\n') bits |= kNewline;
-  if (c == 0x200C || c == 0x200D) bits |= kWord;
-  if (property->combining_class != 0) bits |= kReorders;
+  if ((c >= 0x09 && c <= 0x0D) || c == 0x85) bits |= code_point::white_space;
+  if (c == '\r' || c == '\n') bits |= code_point::newline;
+  if (c == 0x200C || c == 0x200D) bits |= code_point::word;
+  if (property->combining_class != 0) bits |= code_point::reorders;
   // Conjoining vowels and final consonants of Hangul, which compose by rule instead of by table.
-  if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) bits |= kComposes;
+  if ((c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2)) bits |= code_point::composes;
   return bits;
 }
 
@@ -108,14 +115,14 @@ CodePointTable::CodePointTable() : block_of_{} {
     for (char32_t c = begin; c < end; ++c) blocks[c >> 8][c & 0xFF] |= basic_properties(c);
     for (char32_t c = begin; c < end; ++c) {
       if (const char32_t composing = composing_code_point(c); composing != 0) {
-        blocks[composing >> 8][composing & 0xFF] |= kComposes;
+        blocks[composing >> 8][composing & 0xFF] |= code_point::composes;
       }
     }
   };
-  fill(0, kPlaneEnd);
-  fill(kTagsBegin, kTagsEnd);
-  for (const auto& [first, last, bits] : kAddedAfter15) {
-    for (char32_t c = first; c <= last; ++c) blocks[c >> 8][c & 0xFF] |= bits | kWord;
+  fill(0, planes_end);
+  fill(tags_begin, tags_end);
+  for (const auto& [first, last, bits] : added_after_15) {
+    for (char32_t c = first; c <= last; ++c) blocks[c >> 8][c & 0xFF] |= bits | code_point::word;
   }
   blocks_.push_back(Block{});
   std::map<Block, uint16_t> known{{Block{}, 0}};

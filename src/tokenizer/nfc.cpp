@@ -15,29 +15,36 @@ namespace {
 int combining_class(int32_t code_point) { return utf8proc_get_property(code_point)->combining_class; }
 
 /// No canonical decomposition is longer than four code points (Unicode 15, UAX #15 table 1).
-constexpr size_t kMaxDecomposition = 8;
+constexpr size_t max_decomposition = 8;
 
 void decompose(std::string_view text, std::vector<int32_t>& out) {
   for (size_t at = 0; at < text.size();) {
     const Character character = read_character(text.data() + at);
-    std::array<int32_t, kMaxDecomposition> parts{};
+    std::array<int32_t, max_decomposition> parts{};
     const auto count = utf8proc_decompose_char(static_cast<int32_t>(character.code_point), parts.data(),
-                                               kMaxDecomposition, UTF8PROC_DECOMPOSE, nullptr);
+                                               max_decomposition, UTF8PROC_DECOMPOSE, nullptr);
     out.insert(out.end(), parts.begin(), parts.begin() + count);
     at += character.length;
   }
 }
 
-/// Canonical ordering. utf8proc's own is quadratic in the length of a run of marks, so text from a stranger
-/// could stall it; hence a stable sort.
+/// Canonical ordering: marks between two starters by combining class, equal classes in the order given.
+/// utf8proc's own is quadratic in the number of marks, so text from a stranger could stall it.
 void order_marks(std::vector<int32_t>& code_points) {
   const auto is_starter = [](int32_t c) { return combining_class(c) == 0; };
+  std::vector<uint64_t> keys;  // class, position and code point (21 bits): sorting them is stable
   auto at = code_points.begin();
   while (at != code_points.end()) {
     const auto first = std::find_if_not(at, code_points.end(), is_starter);
     const auto last = std::find_if(first, code_points.end(), is_starter);
-    std::stable_sort(first, last,
-                     [](int32_t a, int32_t b) { return combining_class(a) < combining_class(b); });
+    keys.clear();
+    for (auto mark = first; mark != last; ++mark) {
+      keys.push_back(static_cast<uint64_t>(combining_class(*mark)) << 56 |
+                     static_cast<uint64_t>(mark - first) << 21 | static_cast<uint64_t>(*mark));
+    }
+    std::sort(keys.begin(), keys.end());
+    std::transform(keys.begin(), keys.end(), first,
+                   [](uint64_t key) { return static_cast<int32_t>(key & 0x1FFFFF); });
     at = last;
   }
 }
@@ -68,9 +75,10 @@ Run scan_combining_run(std::string_view text, size_t at, const CodePointTable& t
   while (at < text.size()) {
     const Character character = read_character(text.data() + at);
     const uint8_t bits = table[character.code_point];
-    if ((bits & (kComposes | kReorders)) == 0) break;
+    if ((bits & (code_point::composes | code_point::reorders)) == 0) break;
     const int current_class = combining_class(static_cast<int32_t>(character.code_point));
-    if ((bits & kComposes) != 0 || (current_class != 0 && current_class < last_class)) in_form = false;
+    if ((bits & code_point::composes) != 0 || (current_class != 0 && current_class < last_class))
+      in_form = false;
     last_class = current_class;
     at += character.length;
   }
@@ -78,11 +86,11 @@ Run scan_combining_run(std::string_view text, size_t at, const CodePointTable& t
 }
 
 size_t skip_ascii(std::string_view text, size_t at) {
-  constexpr uint64_t kHighBits = 0x8080808080808080;
+  constexpr uint64_t high_bits = 0x8080808080808080;
   uint64_t word = 0;
   while (at + sizeof(word) <= text.size()) {
     std::memcpy(&word, text.data() + at, sizeof(word));
-    if ((word & kHighBits) != 0) break;
+    if ((word & high_bits) != 0) break;
     at += sizeof(word);
   }
   while (at < text.size() && static_cast<unsigned char>(text[at]) < 0x80) ++at;
@@ -104,7 +112,7 @@ std::string_view compose_nfc(std::string_view text, std::string& storage) {
       continue;
     }
     const Character character = read_character(text.data() + at);
-    if ((table[character.code_point] & (kComposes | kReorders)) == 0) {
+    if ((table[character.code_point] & (code_point::composes | code_point::reorders)) == 0) {
       previous = at;
       at += character.length;
       continue;

@@ -10,7 +10,7 @@ namespace {
 
 // Property White_Space, which is Oniguruma's \s. PCRE2's \s has U+180E too (a format character since
 // Unicode 6.3).
-constexpr std::string_view kWhiteSpaceMembers = R"(\x{9}-\x{d}\x{85}\p{Z})";
+constexpr std::string_view white_space_members = R"(\x{9}-\x{d}\x{85}\p{Z})";
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_hex_digit(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
@@ -64,11 +64,11 @@ class Translator {
     const char kind = rest_[1];
     switch (kind) {
       case 's':
-        out_.append(in_class ? std::string(kWhiteSpaceMembers) : fmt::format("[{}]", kWhiteSpaceMembers));
+        out_.append(in_class ? std::string(white_space_members) : fmt::format("[{}]", white_space_members));
         rest_.remove_prefix(2);
         return {};
       case 'S':
-        out_.append(in_class ? R"(\S\x{180e})" : fmt::format("[^{}]", kWhiteSpaceMembers));
+        out_.append(in_class ? R"(\S\x{180e})" : fmt::format("[^{}]", white_space_members));
         rest_.remove_prefix(2);
         return {};
       case 'p':
@@ -157,8 +157,8 @@ class Translator {
       copy(1);
       return {};
     }
-    constexpr std::array<std::string_view, 7> kKnown = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
-    for (const std::string_view opening : kKnown) {
+    constexpr std::array<std::string_view, 7> known = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    for (const std::string_view opening : known) {
       if (begins(opening)) {
         copy(opening.size());
         return {};

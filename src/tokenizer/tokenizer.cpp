@@ -16,7 +16,7 @@ namespace hexlm {
 namespace {
 
 /// Positions within a word are 32-bit.
-constexpr size_t kMaxText = size_t{1} << 31;
+constexpr size_t max_text = size_t{1} << 31;
 
 /// Working memory of one call of encode.
 struct EncodeScratch {
@@ -179,9 +179,9 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& ori
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool add_special_tokens,
                                                bool parse_added) const {
-  if (text.size() > kMaxText) {
+  if (text.size() > max_text) {
     return fail(ErrorCode::limit, fmt::format("the text has {} bytes, at most {} are encoded at a time",
-                                              text.size(), kMaxText));
+                                              text.size(), max_text));
   }
   if (const auto offset = find_invalid_utf8(text)) {
     return fail(ErrorCode::bad_input, fmt::format("the text is not valid UTF-8 at byte {}", *offset));

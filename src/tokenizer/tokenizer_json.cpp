@@ -13,14 +13,14 @@ namespace {
 namespace ondemand = simdjson::ondemand;
 
 /// In Qwen3's file a token takes about 75 bytes of JSON, its merge included: a first guess at table sizes.
-constexpr size_t kJsonBytesPerToken = 75;
+constexpr size_t json_bytes_per_token = 75;
 
 /// Reads the one big object, `model`, field by field, without building a tree of its 300,000 strings.
 class ModelReader {
  public:
   explicit ModelReader(size_t json_bytes) {
-    vocabulary_.reserve(json_bytes / kJsonBytesPerToken, json_bytes / 8);
-    merges_.reserve(json_bytes / kJsonBytesPerToken);
+    vocabulary_.reserve(json_bytes / json_bytes_per_token, json_bytes / 8);
+    merges_.reserve(json_bytes / json_bytes_per_token);
   }
 
   Status read(ondemand::object model) {
@@ -67,12 +67,14 @@ class ModelReader {
     } else if (key == "ignore_merges") {
       HEXLM_TRY(json_status(value.get_bool().get(ignore_merges_), "model.ignore_merges"));
     } else if (key == "continuing_subword_prefix" || key == "end_of_word_suffix") {
-      if (value.is_null()) return {};
+      HEXLM_ASSIGN(const bool is_null, is_null_value(value, key));
+      if (is_null) return {};
       std::string_view text;
       HEXLM_TRY(json_status(value.get_string().get(text), fmt::format("model.{}", key)));
       if (!text.empty()) return unsupported_kind(fmt::format("model.{}", key), text, "none");
     } else if (key == "dropout") {
-      if (value.is_null()) return {};
+      HEXLM_ASSIGN(const bool is_null, is_null_value(value, key));
+      if (is_null) return {};
       double dropout = 0;
       HEXLM_TRY(json_status(value.get_double().get(dropout), "model.dropout"));
       if (dropout != 0) return unsupported_kind("model.dropout", fmt::format("{}", dropout), "null");
@@ -80,6 +82,13 @@ class ModelReader {
     // unk_token, fuse_unk and byte_fallback act on characters without a token: with every byte in the
     // vocabulary, which BytePairEncoder demands, there are none.
     return {};
+  }
+
+  /// simdjson's own conversion of the answer to bool throws.
+  static Result<bool> is_null_value(ondemand::value value, std::string_view key) {
+    bool is_null = false;
+    HEXLM_TRY(json_status(value.is_null().get(is_null), fmt::format("model.{}", key)));
+    return is_null;
   }
 
   Status read_vocab(ondemand::value value) {

@@ -11,7 +11,7 @@ using simdjson::dom::element;
 using simdjson::dom::object;
 
 /// The pattern that a ByteLevel pre-tokenizer applies with `use_regex` (GPT-2's).
-constexpr std::string_view kByteLevelPattern =
+constexpr std::string_view byte_level_pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 template <class T>
@@ -58,11 +58,11 @@ std::string quote(std::string_view text) {
 }
 
 Status read_split(object split, TokenizerParts& parts) {
-  constexpr std::string_view kWhere = "pre_tokenizer";
-  HEXLM_ASSIGN(const auto behavior, get<std::string_view>(split, "behavior", kWhere));
+  constexpr std::string_view where = "pre_tokenizer";
+  HEXLM_ASSIGN(const auto behavior, get<std::string_view>(split, "behavior", where));
   // `invert` swaps matches and gaps, which Isolated treats alike.
   if (behavior != "Isolated") return unsupported_kind("pre_tokenizer.behavior", behavior, "\"Isolated\"");
-  HEXLM_ASSIGN(const auto pattern, get<object>(split, "pattern", kWhere));
+  HEXLM_ASSIGN(const auto pattern, get<object>(split, "pattern", where));
   std::string_view text;
   if (pattern["Regex"].get(text) == simdjson::SUCCESS) {
     parts.patterns.emplace_back(text);
@@ -77,38 +77,38 @@ Status read_byte_level(object part, TokenizerParts& parts) {
   HEXLM_ASSIGN(const bool prefix_space, get<bool>(part, "add_prefix_space", "pre_tokenizer"));
   if (prefix_space) return unsupported_kind("pre_tokenizer.add_prefix_space", "true", "false");
   HEXLM_ASSIGN(const bool use_regex, get_flag(part, "use_regex", true, "pre_tokenizer"));
-  if (use_regex) parts.patterns.emplace_back(kByteLevelPattern);
+  if (use_regex) parts.patterns.emplace_back(byte_level_pattern);
   return {};
 }
 
 Status append_special(object templ, object piece, std::vector<int32_t>& out) {
-  constexpr std::string_view kWhere = "post_processor.special_tokens";
+  constexpr std::string_view where = "post_processor.special_tokens";
   HEXLM_ASSIGN(const auto name, get<std::string_view>(piece, "id", "post_processor.single"));
   HEXLM_ASSIGN(const auto tokens, get<object>(templ, "special_tokens", "post_processor"));
-  HEXLM_ASSIGN(const auto token, get<object>(tokens, name, kWhere));
-  HEXLM_ASSIGN(const auto ids, get<array>(token, "ids", kWhere));
+  HEXLM_ASSIGN(const auto token, get<object>(tokens, name, where));
+  HEXLM_ASSIGN(const auto ids, get<array>(token, "ids", where));
   for (const element entry : ids) {
     int64_t id = 0;
-    HEXLM_TRY(json_status(entry.get(id), kWhere));
+    HEXLM_TRY(json_status(entry.get(id), where));
     out.push_back(clamp_id(id));
   }
   return {};
 }
 
 Status read_template(object templ, TokenizerParts& parts) {
-  constexpr std::string_view kWhere = "post_processor.single";
+  constexpr std::string_view where = "post_processor.single";
   HEXLM_ASSIGN(const auto single, get<array>(templ, "single", "post_processor"));
   int texts = 0;
   for (const element entry : single) {
     object piece;
     object special;
-    HEXLM_TRY(json_status(entry.get(piece), kWhere));
+    HEXLM_TRY(json_status(entry.get(piece), where));
     if (piece["SpecialToken"].get(special) == simdjson::SUCCESS) {
       HEXLM_TRY(append_special(templ, special, texts == 0 ? parts.prefix : parts.suffix));
       continue;
     }
-    HEXLM_ASSIGN(const auto sequence, get<object>(piece, "Sequence", kWhere));
-    HEXLM_ASSIGN(const auto id, get<std::string_view>(sequence, "id", kWhere));
+    HEXLM_ASSIGN(const auto sequence, get<object>(piece, "Sequence", where));
+    HEXLM_ASSIGN(const auto id, get<std::string_view>(sequence, "id", where));
     if (id != "A") return unsupported_kind("post_processor.single.Sequence.id", id, "\"A\"");
     ++texts;
   }
@@ -136,21 +136,21 @@ int32_t clamp_id(int64_t id) {
 }
 
 Status read_added_tokens(element value, TokenizerParts& parts) {
-  constexpr std::string_view kWhere = "added_tokens";
+  constexpr std::string_view where = "added_tokens";
   if (value.is_null()) return {};
   array tokens;
-  HEXLM_TRY(json_status(value.get(tokens), kWhere));
+  HEXLM_TRY(json_status(value.get(tokens), where));
   for (const element entry : tokens) {
     object fields;
-    HEXLM_TRY(json_status(entry.get(fields), kWhere));
+    HEXLM_TRY(json_status(entry.get(fields), where));
     AddedToken token;
-    HEXLM_ASSIGN(token.content, get<std::string_view>(fields, "content", kWhere));
-    HEXLM_ASSIGN(const int64_t id, get<int64_t>(fields, "id", kWhere));
-    HEXLM_ASSIGN(token.single_word, get_flag(fields, "single_word", false, kWhere));
-    HEXLM_ASSIGN(token.lstrip, get_flag(fields, "lstrip", false, kWhere));
-    HEXLM_ASSIGN(token.rstrip, get_flag(fields, "rstrip", false, kWhere));
-    HEXLM_ASSIGN(token.special, get_flag(fields, "special", false, kWhere));
-    HEXLM_ASSIGN(token.normalized, get_flag(fields, "normalized", !token.special, kWhere));
+    HEXLM_ASSIGN(token.content, get<std::string_view>(fields, "content", where));
+    HEXLM_ASSIGN(const int64_t id, get<int64_t>(fields, "id", where));
+    HEXLM_ASSIGN(token.single_word, get_flag(fields, "single_word", false, where));
+    HEXLM_ASSIGN(token.lstrip, get_flag(fields, "lstrip", false, where));
+    HEXLM_ASSIGN(token.rstrip, get_flag(fields, "rstrip", false, where));
+    HEXLM_ASSIGN(token.special, get_flag(fields, "special", false, where));
+    HEXLM_ASSIGN(token.normalized, get_flag(fields, "normalized", !token.special, where));
     token.id = clamp_id(id);
     if (token.content.empty()) {
       return fail(ErrorCode::bad_input, fmt::format("added token {} has empty content", id));
@@ -171,18 +171,18 @@ Status read_normalizer(element value, TokenizerParts& parts) {
 }
 
 Status read_pre_tokenizer(element value, TokenizerParts& parts) {
-  constexpr std::string_view kExpected = "\"Split\" steps before one \"ByteLevel\"";
+  constexpr std::string_view expected = "\"Split\" steps before one \"ByteLevel\"";
   HEXLM_ASSIGN(const auto list, members(value, "pretokenizers", "pre_tokenizer"));
   for (const object step : list) {
     HEXLM_ASSIGN(const auto type, get<std::string_view>(step, "type", "pre_tokenizer"));
-    if (parts.has_pre_tokenizer) return unsupported_kind("pre_tokenizer after ByteLevel", type, kExpected);
+    if (parts.has_pre_tokenizer) return unsupported_kind("pre_tokenizer after ByteLevel", type, expected);
     if (type == "Split") {
       HEXLM_TRY(read_split(step, parts));
     } else if (type == "ByteLevel") {
       HEXLM_TRY(read_byte_level(step, parts));
       parts.has_pre_tokenizer = true;
     } else {
-      return unsupported_kind("pre_tokenizer.type", type, kExpected);
+      return unsupported_kind("pre_tokenizer.type", type, expected);
     }
   }
   return {};

@@ -11,10 +11,10 @@
 namespace hexlm {
 namespace {
 
-constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio: spreads consecutive values
+constexpr uint64_t golden_ratio = 0x9E3779B97F4A7C15;  // 2^64 / golden ratio: spreads consecutive values
 
 uint64_t mix(uint64_t x) {
-  x *= kOdd;
+  x *= golden_ratio;
   return x ^ (x >> 32);
 }
 
@@ -30,7 +30,7 @@ uint64_t load(const char* at) {
 uint64_t hash_bytes(std::string_view bytes) {
   const char* at = bytes.data();
   const size_t size = bytes.size();
-  uint64_t hash = size * kOdd;
+  uint64_t hash = size * golden_ratio;
   if (size >= 8) {
     const char* last = at + size - 8;
     for (; at < last; at += 8) hash = mix(hash ^ load<uint64_t>(at));
@@ -52,9 +52,9 @@ void Vocabulary::reserve(size_t tokens, size_t bytes) {
 }
 
 Status Vocabulary::append(std::string_view bytes, int32_t id, std::string_view spelling) {
-  if (id < 0 || id >= kMaxSize) {
+  if (id < 0 || id >= max_size) {
     return fail(ErrorCode::limit,
-                fmt::format("token \"{}\" has id {}, expected 0 to {}", spelling, id, kMaxSize - 1));
+                fmt::format("token \"{}\" has id {}, expected 0 to {}", spelling, id, max_size - 1));
   }
   if (contains(id)) {
     return fail(ErrorCode::bad_input,

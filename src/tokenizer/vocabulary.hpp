@@ -18,12 +18,12 @@ uint64_t hash_bytes(std::string_view bytes);
 class Vocabulary {
  public:
   /// Ids take 22 bits of a merge key (see MergeTable); the largest vocabularies in use have 0.26 million.
-  static constexpr int32_t kMaxSize = 1 << 22;
+  static constexpr int32_t max_size = 1 << 22;
 
   void reserve(size_t tokens, size_t bytes);
   /// Adds a token as the `vocab` of tokenizer.json spells it, in the byte-level alphabet. A spelling with
   /// other characters stands for its own UTF-8 bytes, and no text is ever encoded to it. Errors: bad_input
-  /// when the id or the spelling is taken; limit when the id is not below kMaxSize or all tokens together
+  /// when the id or the spelling is taken; limit when the id is not below max_size or all tokens together
   /// exceed 2 GiB.
   Status add(std::string_view spelling, int32_t id);
   /// Adds a token that stands for its own UTF-8 bytes. Errors: as `add`.

@@ -78,9 +78,9 @@ size_t white_space_end(Cursor cursor) {
   const size_t begin = cursor.at();
   size_t last = begin;  // where the last character of the run starts
   size_t newline_end = begin;
-  while ((cursor.bits() & kWhiteSpace) != 0) {
+  while ((cursor.bits() & code_point::white_space) != 0) {
     last = cursor.at();
-    const bool newline = (cursor.bits() & kNewline) != 0;
+    const bool newline = (cursor.bits() & code_point::newline) != 0;
     cursor.advance();
     if (newline) newline_end = cursor.at();
   }
@@ -103,18 +103,19 @@ std::optional<WordSplitter> WordSplitter::for_pattern(std::string_view pattern) 
 }
 
 WordSplitter::WordSplitter(bool marks_in_words, int max_digits)
-    : word_mask_(marks_in_words ? kLetter | kMark : kLetter), max_digits_(max_digits) {}
+    : word_mask_(marks_in_words ? code_point::letter | code_point::mark : code_point::letter),
+      max_digits_(max_digits) {}
 
 size_t WordSplitter::piece_end(std::string_view text, size_t begin) const {
-  const unsigned not_symbol = word_mask_ | kNumber | kWhiteSpace;
+  const unsigned not_symbol = word_mask_ | code_point::number | code_point::white_space;
   Cursor cursor(text, begin, code_points());
   const unsigned first = cursor.bits();
   if ((first & word_mask_) != 0) {
     cursor.skip_any(word_mask_);
     return cursor.at();
   }
-  if ((first & kNumber) != 0) {
-    for (int i = 0; i < max_digits_ && (cursor.bits() & kNumber) != 0; ++i) cursor.advance();
+  if ((first & code_point::number) != 0) {
+    for (int i = 0; i < max_digits_ && (cursor.bits() & code_point::number) != 0; ++i) cursor.advance();
     return cursor.at();
   }
   if (text[begin] == '\'') {
@@ -122,14 +123,14 @@ size_t WordSplitter::piece_end(std::string_view text, size_t begin) const {
   }
   Cursor next = cursor;
   next.advance();
-  if ((first & kNewline) == 0 && (next.bits() & word_mask_) != 0) {
+  if ((first & code_point::newline) == 0 && (next.bits() & word_mask_) != 0) {
     next.skip_any(word_mask_);
     return next.at();
   }
   const bool symbol = (first & not_symbol) == 0;
   if (symbol || (text[begin] == ' ' && !next.at_end() && (next.bits() & not_symbol) == 0)) {
     next.skip_none(not_symbol);
-    next.skip_any(kNewline);
+    next.skip_any(code_point::newline);
     return next.at();
   }
   return white_space_end(cursor);

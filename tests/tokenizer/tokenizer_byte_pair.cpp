@@ -67,8 +67,8 @@ TEST(TokenizerBytePair, AgreesWithTheDefinition) {
     nlohmann::json json;
     const Model model = random_model(random, json);
     const Tokenizer tokenizer = parse_tokenizer(json);
-    // Lengths on both sides of what is cached (30 bytes) and of what is scanned instead of queued (160).
-    for (const size_t length : {1U, 2U, 3U, 8U, 29U, 30U, 31U, 159U, 160U, 161U, 400U}) {
+    // Lengths on both sides of what is cached (30 bytes) and of what is scanned instead of queued (48).
+    for (const size_t length : {1U, 2U, 3U, 8U, 29U, 30U, 31U, 47U, 48U, 49U, 400U}) {
       std::string word;
       for (size_t i = 0; i < length; ++i) word += static_cast<char>('a' + random() % 4);
       const Ids expected = reference_encode(model, word);
@@ -107,15 +107,15 @@ TEST(TokenizerBytePair, MergeTableKeepsTheLastRankOfAPair) {
   EXPECT_EQ(table.rank(7, 14), 1000U);
   EXPECT_EQ(table.merged(1000), 9);
   EXPECT_EQ(table.rank(8, 16), 8U);
-  EXPECT_EQ(table.rank(14, 7), MergeTable::kNone);
-  const int32_t top = Vocabulary::kMaxSize - 1;
+  EXPECT_EQ(table.rank(14, 7), MergeTable::no_rank);
+  const int32_t top = Vocabulary::max_size - 1;
   ASSERT_TRUE(table.add(top, top, 1));
   EXPECT_EQ(table.rank(top, top), 1001U);
 }
 
 TEST(TokenizerBytePair, MoreMergesThanRanksAreRefused) {
   MergeTable table;
-  for (uint32_t i = 0; i < MergeTable::kMaxMerges; ++i) {
+  for (uint32_t i = 0; i < MergeTable::max_merges; ++i) {
     ASSERT_TRUE(table.add(static_cast<int32_t>(i), 0, 0));
   }
   const Status status = table.add(0, 1, 0);

@@ -81,19 +81,19 @@ TEST(TokenizerNfc, ALongRunOfMarksTakesNoQuadraticTime) {
 
 TEST(TokenizerCodePoints, Properties) {
   const CodePointTable& table = code_points();
-  EXPECT_EQ(table['a'], kLetter | kWord);
-  EXPECT_EQ(table['7'], kNumber | kWord);
-  EXPECT_EQ(table['_'], kWord);
-  EXPECT_EQ(table['\n'], kWhiteSpace | kNewline);
-  EXPECT_EQ(table[0x85], kWhiteSpace);
-  EXPECT_EQ(table[0x3000], kWhiteSpace);
+  EXPECT_EQ(table['a'], code_point::letter | code_point::word);
+  EXPECT_EQ(table['7'], code_point::number | code_point::word);
+  EXPECT_EQ(table['_'], code_point::word);
+  EXPECT_EQ(table['\n'], code_point::white_space | code_point::newline);
+  EXPECT_EQ(table[0x85], code_point::white_space);
+  EXPECT_EQ(table[0x3000], code_point::white_space);
   EXPECT_EQ(table[0x180E], 0) << "a format character since Unicode 6.3";
   EXPECT_EQ(table[0xFEFF], 0);
-  EXPECT_EQ(table[0x0301], kMark | kWord | kComposes | kReorders);
-  EXPECT_EQ(table[0x1161], kLetter | kWord | kComposes);
-  EXPECT_EQ(table[0x24B6], kWord) << "alphabetic symbol";
-  EXPECT_EQ(table[0x2EBF0], kLetter | kWord) << "new in Unicode 15.1";
-  EXPECT_EQ(table[0xE0101], kMark | kWord);
+  EXPECT_EQ(table[0x0301], code_point::mark | code_point::word | code_point::composes | code_point::reorders);
+  EXPECT_EQ(table[0x1161], code_point::letter | code_point::word | code_point::composes);
+  EXPECT_EQ(table[0x24B6], code_point::word) << "alphabetic symbol";
+  EXPECT_EQ(table[0x2EBF0], code_point::letter | code_point::word) << "new in Unicode 15.1";
+  EXPECT_EQ(table[0xE0101], code_point::mark | code_point::word);
   EXPECT_EQ(table[0x10FFFF], 0);
 }
 

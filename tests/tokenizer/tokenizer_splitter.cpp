@@ -8,11 +8,11 @@
 namespace hexlm {
 namespace {
 
-const std::string kQwen3 =
+const std::string qwen3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-const std::string kQwen35 =
+const std::string qwen35_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-const std::string kLlama3 =
+const std::string llama3_pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 using Pieces = std::vector<std::string>;
@@ -34,7 +34,7 @@ Pieces split(const Splitter& splitter, std::string_view text) {
 WordSplitter word_splitter(const std::string& pattern) {
   auto splitter = WordSplitter::for_pattern(pattern);
   EXPECT_TRUE(splitter.has_value()) << pattern;
-  return splitter ? *splitter : *WordSplitter::for_pattern(kQwen3);
+  return splitter ? *splitter : *WordSplitter::for_pattern(qwen3_pattern);
 }
 
 Pieces split_by_regex(const std::string& pattern, std::string_view text) {
@@ -44,7 +44,7 @@ Pieces split_by_regex(const std::string& pattern, std::string_view text) {
 }
 
 TEST(TokenizerSplitter, KnownPatternsByHand) {
-  const WordSplitter qwen3 = word_splitter(kQwen3);
+  const WordSplitter qwen3 = word_splitter(qwen3_pattern);
   EXPECT_EQ(split(qwen3, "Hello world's 12!\n\n x"),
             (Pieces{"Hello", " world", "'s", " ", "1", "2", "!\n\n", " x"}));
   EXPECT_EQ(split(qwen3, "it'LLook"), (Pieces{"it", "'LL", "ook"}));
@@ -52,16 +52,16 @@ TEST(TokenizerSplitter, KnownPatternsByHand) {
   EXPECT_EQ(split(qwen3, "   x  \n \n  y   "), (Pieces{"  ", " x", "  \n \n", " ", " y", "   "}));
   EXPECT_EQ(split(qwen3, "\tx\u3000\u4F60"), (Pieces{"\tx", "\u3000\u4F60"}));
   EXPECT_EQ(split(qwen3, " ?!a (b)"), (Pieces{" ?!", "a", " (", "b", ")"}));
-  EXPECT_EQ(split(word_splitter(kLlama3), "12345 6"), (Pieces{"123", "45", " ", "6"}));
+  EXPECT_EQ(split(word_splitter(llama3_pattern), "12345 6"), (Pieces{"123", "45", " ", "6"}));
   // Only Qwen3.5 lets combining marks join words.
   EXPECT_EQ(split(qwen3, "\u0928\u092E\u0938\u094D\u0924\u0947"),
             (Pieces{"\u0928\u092E\u0938", "\u094D\u0924", "\u0947"}));
-  EXPECT_EQ(split(word_splitter(kQwen35), "\u0928\u092E\u0938\u094D\u0924\u0947"),
+  EXPECT_EQ(split(word_splitter(qwen35_pattern), "\u0928\u092E\u0938\u094D\u0924\u0947"),
             (Pieces{"\u0928\u092E\u0938\u094D\u0924\u0947"}));
 }
 
 TEST(TokenizerSplitter, OtherPatternsAreNotMistakenForKnownOnes) {
-  EXPECT_FALSE(WordSplitter::for_pattern(kQwen3 + "|x"));
+  EXPECT_FALSE(WordSplitter::for_pattern(qwen3_pattern + "|x"));
   EXPECT_FALSE(WordSplitter::for_pattern(R"(\p{L}+)"));
   EXPECT_FALSE(WordSplitter::for_pattern(""));
 }
@@ -76,7 +76,9 @@ uint32_t random_code_point(std::mt19937& random) {
     std::string text = "x";
     append_code_point(text, c);
     const bool unknown_to_pcre2 = unassigned->piece_end(text, 0) == 1;  // the gap before a match
-    if (!unknown_to_pcre2 || (code_points()[c] & (kLetter | kNumber | kMark)) == 0) return c;
+    if (!unknown_to_pcre2 ||
+        (code_points()[c] & (code_point::letter | code_point::number | code_point::mark)) == 0)
+      return c;
   }
 }
 
@@ -105,7 +107,8 @@ TEST_P(KnownPattern, AgreesWithPcre2OnRandomText) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Patterns, KnownPattern, testing::Values(&kQwen3, &kQwen35, &kLlama3));
+INSTANTIATE_TEST_SUITE_P(Patterns, KnownPattern,
+                         testing::Values(&qwen3_pattern, &qwen35_pattern, &llama3_pattern));
 
 TEST(TokenizerRegex, GapsBetweenMatchesArePieces) {
   EXPECT_EQ(split_by_regex("[0-9]+", "ab12c3"), (Pieces{"ab", "12", "c", "3"}));
