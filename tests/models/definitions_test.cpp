@@ -14,7 +14,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::map<ParameterRole, int> count_roles(const Graph& graph) {
   std::map<ParameterRole, int> counts;
