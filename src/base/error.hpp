@@ -56,7 +56,10 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::stri
 /// `HEXLM_ASSIGN(auto value, function());` binds the value of a Result or returns its error.
 #define HEXLM_ASSIGN(declaration, expression) \
   HEXLM_ASSIGN_(HEXLM_CONCATENATE(hexlm_result_, __LINE__), declaration, expression)
+// The arguments are a declaration and a name: neither can stand in parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define HEXLM_ASSIGN_(result, declaration, expression)                                \
   auto result = (expression);                                                         \
   if (!result) return ::tl::unexpected<::hexlm::Error>(std::move(result).error());    \
   declaration = *std::move(result)
+// NOLINTEND(bugprone-macro-parentheses)

@@ -1,8 +1,6 @@
 #include "base/mapped_file.hpp"
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,8 +12,8 @@
 namespace hexlm {
 namespace {
 
-uintptr_t page_size() {
-  static const auto size = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+size_t page_size() {
+  static const auto size = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   return size;
 }
 
@@ -62,20 +60,20 @@ MappedFile::~MappedFile() {
 
 void MappedFile::will_need(std::span<const std::byte> range) const {
   if (range.empty()) return;
-  const uintptr_t begin = reinterpret_cast<uintptr_t>(range.data()) / page_size() * page_size();
-  const uintptr_t end = reinterpret_cast<uintptr_t>(range.data()) + range.size();
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+  const auto offset = static_cast<size_t>(range.data() - data_);
+  const size_t begin = offset / page_size() * page_size();
+  ::madvise(const_cast<std::byte*>(data_) + begin, offset + range.size() - begin, MADV_WILLNEED);
 }
 
 void MappedFile::release(std::span<const std::byte> range) const {
   if (range.empty()) return;
   // Inwards to whole pages: neighbours that share the first or last page may still be in use. The file's own
   // last page has no neighbour and goes too.
-  const uintptr_t mask = page_size() - 1;
-  const uintptr_t begin = (reinterpret_cast<uintptr_t>(range.data()) + mask) & ~mask;
-  uintptr_t end = reinterpret_cast<uintptr_t>(range.data()) + range.size();
-  if (end != reinterpret_cast<uintptr_t>(data_) + size_) end &= ~mask;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const auto offset = static_cast<size_t>(range.data() - data_);
+  const size_t begin = (offset + page_size() - 1) / page_size() * page_size();
+  size_t end = offset + range.size();
+  if (end != size_) end = end / page_size() * page_size();
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 }  // namespace hexlm

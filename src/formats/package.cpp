@@ -132,6 +132,7 @@ Result<WeightView> Package::find(std::string_view name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) {
     std::vector<std::string> names;
+    names.reserve(manifest_.tensors.size());
     for (const PackageTensor& tensor : manifest_.tensors) names.push_back(tensor.name);
     const std::string near = nearest(name, names);
     return fail(ErrorCode::bad_input, fmt::format("{}: the weight '{}' is missing", folder_, name),

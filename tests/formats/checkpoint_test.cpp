@@ -23,6 +23,7 @@ using testing::HasSubstr;
 /// A file of U8 tensors of one byte each.
 std::string byte_tensors(const std::vector<std::string>& names) {
   std::vector<std::string> entries;
+  entries.reserve(names.size());
   for (size_t i = 0; i < names.size(); ++i) {
     entries.push_back(header_entry(names[i], "U8", "1", i, i + 1));
   }

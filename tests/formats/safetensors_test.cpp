@@ -203,6 +203,7 @@ TEST(Safetensors, NoChangedByteLeadsOutOfTheFile) {
 TEST(Safetensors, LargeHeadersOpenFast) {
   constexpr size_t count = 40'000;
   std::vector<std::string> entries;
+  entries.reserve(count);
   for (size_t i = 0; i < count; ++i) {
     entries.push_back(
         header_entry(fmt::format("model.layers.{}.mlp.experts.{}.down_proj.weight", i / 512, i % 512), "BF16",
