@@ -51,6 +51,7 @@ class AttentionTile {
     const int64_t entries = visible_[rows_ - 1];
     for (int64_t entry = 0; entry < entries; entry += attention_entries) {
       const int64_t count = least(attention_entries, entries - entry);
+      fetch(entry + attention_entries, entries);
       transpose_keys(entry, count);
       // Rows lie in token order: the first ones may not see this block at all.
       int64_t first = 0;
@@ -62,6 +63,20 @@ class AttentionTile {
 
  private:
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+  /// Asks for the keys and values of the block from `entry`: they are read in an order that hides the stream
+  /// from the processor.
+  void fetch(int64_t entry, int64_t entries) const {
+    const int64_t count = least(attention_entries, entries - entry);
+    if (count <= 0) return;
+    const int64_t bytes = count * head_dim_ * (Half ? 2 : 4);
+    const auto* keys = static_cast<const char*>(reader_.at(arguments_.keys, entry, 0));
+    const auto* values = static_cast<const char*>(reader_.at(arguments_.values, entry, 0));
+    for (int64_t i = 0; i < bytes; i += 64) {
+      __builtin_prefetch(keys + i, 0, 2);
+      __builtin_prefetch(values + i, 0, 2);
+    }
+  }
 
   /// keys_[channel][entry in block]; entries beyond `count` are zero.
   void transpose_keys(int64_t entry, int64_t count) {

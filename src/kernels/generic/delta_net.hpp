@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 
 #include "kernels/generic/math.hpp"
 #include "kernels/kernels.hpp"
@@ -10,7 +11,8 @@ namespace hexlm {
 namespace {
 
 /// One value head. Columns of the state don't touch each other, so a strip of them goes through all tokens
-/// before the next: 128 × 64 floats stay in the first-level cache.
+/// before the next. For several tokens the strip is copied together: 128 rows × 64 columns fit a first-level
+/// cache, but where they lie, 512 bytes apart, they would share half of its sets.
 template <class Vector>
 class DeltaNet {
  public:
@@ -30,14 +32,38 @@ class DeltaNet {
   }
 
  private:
+  /// Floats of a strip's copy (32 KiB), and from how many tokens on it pays.
+  static constexpr int64_t copied_rows = 128;
+  static constexpr int64_t copied_from = 4;
+
   /// `Parts` vectors of columns, the last `columns` long.
   template <int Parts>
   void strip(int64_t column, int64_t columns) {
+    float* state = arguments_.state + column;
+    const int64_t width = (Parts - 1) * Vector::lanes + columns;
+    if (arguments_.tokens < copied_from || arguments_.key_dim > copied_rows) {
+      return steps<Parts>(column, columns, state, arguments_.value_dim);
+    }
+    alignas(64) float copy[copied_rows * Parts * Vector::lanes];
+    for (int64_t i = 0; i < arguments_.key_dim; ++i) {
+      std::memcpy(copy + i * width, state + i * arguments_.value_dim,
+                  static_cast<size_t>(width) * sizeof(float));
+    }
+    steps<Parts>(column, columns, copy, width);
+    for (int64_t i = 0; i < arguments_.key_dim; ++i) {
+      std::memcpy(state + i * arguments_.value_dim, copy + i * width,
+                  static_cast<size_t>(width) * sizeof(float));
+    }
+  }
+
+  /// All tokens; the strip's rows lie `stride` apart.
+  template <int Parts>
+  void steps(int64_t column, int64_t columns, float* state, int64_t stride) {
     for (int64_t token = 0; token < arguments_.tokens; ++token) {
       normalize(arguments_.query + token * arguments_.stride, query_,
                 1.0 / __builtin_sqrt(static_cast<double>(arguments_.key_dim)));
       normalize(arguments_.key + token * arguments_.stride, key_, 1.0);
-      step<Parts>(token, column, columns);
+      step<Parts>(token, column, columns, state, stride);
     }
   }
 
@@ -68,7 +94,7 @@ class DeltaNet {
   /// Spec A.4 step 6 in two passes over the state. The first reads with key and query at once, for
   /// S′ᵀq̂ = decay · Sᵀq̂ + (k̂·q̂) δ needs no second reading; the second decays and writes.
   template <int Parts>
-  void step(int64_t token, int64_t column, int64_t columns) {
+  void step(int64_t token, int64_t column, int64_t columns, float* state, int64_t stride) {
     const bool whole = columns == Vector::lanes;
     const auto load = [&](const float* from, int part) __attribute__((always_inline)) {
       return whole ? Vector::load(from + part * Vector::lanes)
@@ -83,11 +109,10 @@ class DeltaNet {
     };
     Vector read[Parts];
     Vector output[Parts];
-    float* state = arguments_.state + column;
     for (int64_t i = 0; i < arguments_.key_dim; ++i) {
       const Vector key(key_[i]);
       const Vector query(query_[i]);
-      const float* row = state + i * arguments_.value_dim;
+      const float* row = state + i * stride;
       unroll<Parts>([&](auto part) __attribute__((always_inline)) {
         const Vector values = load(row, part);
         read[part] = Vector::fma(key, values, read[part]);
@@ -106,7 +131,7 @@ class DeltaNet {
     });
     for (int64_t i = 0; i < arguments_.key_dim; ++i) {
       const Vector key(key_[i]);
-      float* row = state + i * arguments_.value_dim;
+      float* row = state + i * stride;
       unroll<Parts>([&](auto part) __attribute__((always_inline)) {
         store(Vector::fma(key, delta[part], decay * load(row, part)), row, part);
       });

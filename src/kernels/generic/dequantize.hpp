@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "base/half.hpp"
 #include "kernels/codes.hpp"
 #include "kernels/generic/math.hpp"
 #include "kernels/kernels.hpp"
@@ -27,8 +26,8 @@ class Dequantizer {
   void run(int64_t row, int64_t begin, int64_t end, float* out) const {
     if (matrix_.codec.is_float()) return floats(matrix_.data + row * row_bytes_, begin, end, out);
     const int64_t group = matrix_.codec.group > 0 ? matrix_.codec.group : matrix_.columns;
-    for (int64_t at = begin; at < end;) {
-      const int64_t index = at / group;
+    int64_t index = begin / group;
+    for (int64_t at = begin; at < end; ++index) {
       const int64_t stop = smaller(end, (index + 1) * group);
       // A group of another size begins within a byte.
       if (group % 16 == 0 || matrix_.codec.group == 0) {
@@ -41,21 +40,20 @@ class Dequantizer {
   }
 
  private:
+  /// weight = scale · code + offset. For symmetric codecs the offset is −scale · zero code: product and sum
+  /// are then exact, as is scale · (code − zero code).
   struct Grid {
     float scale;
     float offset;
-    int zero;
   };
 
   Grid grid(int64_t row, int64_t group) const {
     const int64_t slot = row * groups_ + group;
-    Grid grid{half_to_float(load_u16(matrix_.scales, slot)), 0.0F, 0};
+    const float scale = Vector::from_half(load_u16(matrix_.scales, slot));
     if (matrix_.codec.symmetric) {
-      grid.zero = symmetric_zero_code(matrix_.codec.bits);
-    } else {
-      grid.offset = half_to_float(load_u16(matrix_.offsets, slot));
+      return {scale, scale * static_cast<float>(-symmetric_zero_code(matrix_.codec.bits))};
     }
-    return grid;
+    return {scale, Vector::from_half(load_u16(matrix_.offsets, slot))};
   }
 
   void codes(int64_t row, int64_t group, int64_t begin, int64_t end, float* out) const {
@@ -65,9 +63,8 @@ class Dequantizer {
     const std::byte* from = matrix_.data + row * row_bytes_ + begin * matrix_.codec.bits / 8;
     const std::byte* last = matrix_.data + matrix_.rows * row_bytes_;
     const int64_t step = Vector::lanes * matrix_.codec.bits / 8;
-    // scale · (code − zero) is exact, so the fused addition rounds as a plain one does.
     const auto next = [&] {
-      const Vector weights = Vector::fma(Vector::from_codes(codes_.load(from, last), at.zero), scale, offset);
+      const Vector weights = Vector::fma(codes_.load(from, last), scale, offset);
       from += step;
       return weights;
     };
@@ -80,8 +77,8 @@ class Dequantizer {
     const Grid at = grid(row, group);
     const std::byte* from = matrix_.data + row * row_bytes_;
     for (int64_t column = begin; column < end; ++column) {
-      const auto code = static_cast<int>(code_at(from, matrix_.codec.bits, column));
-      out[column - begin] = at.scale * static_cast<float>(code - at.zero) + at.offset;
+      out[column - begin] =
+          at.scale * static_cast<float>(code_at(from, matrix_.codec.bits, column)) + at.offset;
     }
   }
 

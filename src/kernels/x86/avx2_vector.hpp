@@ -40,6 +40,7 @@ struct Vector {
     std::memcpy(some, from, static_cast<size_t>(count < lanes ? count : lanes) * sizeof(uint16_t));
     return load_half(some);
   }
+  static float from_half(uint16_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits))); }
   static Vector load_bfloat16(const void* from) {
     const __m128i bits = _mm_loadu_si128(static_cast<const __m128i*>(from));
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
@@ -163,15 +164,15 @@ struct Vector {
       shifts_ = _mm256_load_si256(reinterpret_cast<const __m256i*>(shifts));
       mask_ = _mm256_set1_epi32((1 << bits) - 1);
     }
-    __m256i load(const std::byte* from, const std::byte* end) const {
+    Vector load(const std::byte* from, const std::byte* end) const {
       int64_t word = 0;
       if (end - from >= 8) {
         std::memcpy(&word, from, sizeof word);
       } else {
         std::memcpy(&word, from, static_cast<size_t>(end - from));
       }
-      const __m256i all = _mm256_set1_epi64x(word);
-      return _mm256_and_si256(_mm256_srlv_epi32(_mm256_shuffle_epi8(all, places_), shifts_), mask_);
+      const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi64x(word), places_);
+      return _mm256_cvtepi32_ps(_mm256_and_si256(_mm256_srlv_epi32(spread, shifts_), mask_));
     }
 
    private:
@@ -179,9 +180,6 @@ struct Vector {
     __m256i shifts_;
     __m256i mask_;
   };
-  static Vector from_codes(__m256i codes, int zero) {
-    return _mm256_cvtepi32_ps(_mm256_sub_epi32(codes, _mm256_set1_epi32(zero)));
-  }
 
  private:
   static Vector power(__m256i n) {

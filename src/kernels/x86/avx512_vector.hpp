@@ -40,6 +40,7 @@ struct Vector {
   static Vector load_half_some(const void* from, int64_t count) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), from));
   }
+  static float from_half(uint16_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits))); }
   static Vector load_bfloat16(const void* from) {
     const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(from));
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
@@ -142,7 +143,7 @@ struct Vector {
   /// Unpacks `lanes` neighbouring codes that begin on a byte.
   class Codes {
    public:
-    explicit Codes(int bits) : bytes_(static_cast<__mmask16>((1U << (2 * bits)) - 1U)) {
+    explicit Codes(int bits) {
       alignas(64) uint8_t places[64];
       alignas(64) int32_t shifts[16];
       for (int i = 0; i < 16; ++i) {
@@ -156,24 +157,20 @@ struct Vector {
       shifts_ = _mm512_load_si512(shifts);
       mask_ = _mm512_set1_epi32((1 << bits) - 1);
     }
-    /// Reads no byte beyond those of the `lanes` codes, nor beyond `end`.
-    __m512i load(const std::byte* from, const std::byte* end) const {
-      const __mmask16 inside =
-          end - from >= 16 ? bytes_ : static_cast<__mmask16>(bytes_ & ((1U << (end - from)) - 1U));
-      const __m512i all = _mm512_broadcast_i32x4(_mm_maskz_loadu_epi8(inside, from));
-      return _mm512_and_si512(_mm512_srlv_epi32(_mm512_shuffle_epi8(all, places_), shifts_), mask_);
+    /// The codes as floats. Reads no byte at or beyond `end`.
+    Vector load(const std::byte* from, const std::byte* end) const {
+      const __m128i bytes =
+          end - from >= 16 ? _mm_loadu_si128(reinterpret_cast<const __m128i*>(from))
+                           : _mm_maskz_loadu_epi8(static_cast<__mmask16>((1U << (end - from)) - 1U), from);
+      const __m512i spread = _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), places_);
+      return _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srlv_epi32(spread, shifts_), mask_));
     }
 
    private:
     __m512i places_;
     __m512i shifts_;
     __m512i mask_;
-    __mmask16 bytes_;
   };
-  /// Codes less `zero`, as floats.
-  static Vector from_codes(__m512i codes, int zero) {
-    return _mm512_cvtepi32_ps(_mm512_sub_epi32(codes, _mm512_set1_epi32(zero)));
-  }
 };
 
 }  // namespace
