@@ -157,6 +157,24 @@ TEST(Safetensors, RefusesSizesThatOverflow) {
   EXPECT_EQ(refusal(header_of({header_entry("a", "F32", "0,9223372036854775807", 0, 0)})), "");
 }
 
+TEST(Safetensors, RefusesHeaderLengthsBeyondTheFileAndTheFormat) {
+  const auto with_length = [](uint64_t length) {
+    std::string bytes = safetensors_bytes("{}", "");
+    for (size_t i = 0; i < 8; ++i) bytes[i] = static_cast<char>(length >> (8 * i) & 0xff);
+    const auto content = parse_safetensors(std::as_bytes(std::span(bytes)), "x");
+    return content ? std::string() : content.error().message;
+  };
+  EXPECT_EQ(with_length(2), "");
+  for (const uint64_t length : {3, 8, 9, 10, 11, 100'000'000}) {
+    EXPECT_THAT(with_length(length),
+                HasSubstr(fmt::format("header length {}, but only 2 bytes follow", length)));
+  }
+  for (const uint64_t length : {uint64_t{0}, uint64_t{100'000'001}, uint64_t{1} << 63, ~uint64_t{0}}) {
+    EXPECT_THAT(with_length(length),
+                HasSubstr(fmt::format("header length {}, expected 1 to 100000000", length)));
+  }
+}
+
 TEST(Safetensors, TrailingSpacesInTheHeaderAreFine) {
   EXPECT_EQ(refusal("{}"), "");
   EXPECT_EQ(refusal("{}      "), "");
