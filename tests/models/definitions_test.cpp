@@ -164,6 +164,23 @@ TEST(Definitions, SplitTheGateHeadByHead) {
   EXPECT_EQ(std::get<op::Slice>(gate->op).end, 64);
 }
 
+// Same shapes throughout, so that only the names tell beta's input from the decay's.
+TEST(Definitions, FeedTheDeltaNetInItsOrder) {
+  const Graph graph = built(parsed(small_config("qwen3_5_text")));
+  const Node* rule = find_node(graph, "layers.0.linear_attn.delta_net");
+  ASSERT_NE(rule, nullptr);
+  const auto input = [&](size_t i) { return graph.value(rule->inputs.at(i)).name; };
+  EXPECT_EQ(input(0), "layers.0.linear_attn.conv1d");
+  EXPECT_EQ(input(1), "layers.0.linear_attn.in_proj_b");
+  EXPECT_EQ(input(2), "layers.0.linear_attn.in_proj_a");
+  EXPECT_EQ(graph.parameter(rule->parameters.at(0)).name, "layers.0.linear_attn.A_log");
+  EXPECT_EQ(graph.parameter(rule->parameters.at(1)).name, "layers.0.linear_attn.dt_bias");
+  const auto& sizes = std::get<op::GatedDeltaNet>(rule->op);
+  EXPECT_EQ(sizes.key_heads, 2);
+  EXPECT_EQ(sizes.value_heads, 4);
+  EXPECT_FLOAT_EQ(sizes.norm_epsilon, 1e-6F);
+}
+
 TEST(Definitions, NameStatesByWhatTheyHold) {
   const Graph graph = built(parsed(small_config("qwen3_5_text")));
   ASSERT_EQ(graph.states().size(), 7U);
@@ -215,7 +232,9 @@ TEST(Definitions, MakeLayersSparseByStepAndList) {
     EXPECT_EQ(find_node(graph, prefix + "experts") != nullptr, layer == 1) << layer;
     EXPECT_EQ(find_node(graph, prefix + "down_proj") != nullptr, layer != 1) << layer;
   }
-  const auto& experts = std::get<op::MixtureOfExperts>(find_node(graph, "layers.1.mlp.experts")->op);
+  const Node* node = find_node(graph, "layers.1.mlp.experts");
+  ASSERT_NE(node, nullptr);
+  const auto& experts = std::get<op::MixtureOfExperts>(node->op);
   EXPECT_EQ(experts.experts, 4);
   EXPECT_EQ(experts.top_k, 2);
   EXPECT_EQ(experts.intermediate, 48);
