@@ -169,12 +169,16 @@ Result<Tokenizer> Tokenizer::load(const std::string& path) {
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json, const std::string& origin) {
-  HEXLM_ASSIGN(TokenizerDefinition definition, read_tokenizer_json(json, origin));
-  auto impl = std::make_unique<Impl>(std::move(definition));
-  if (Status built = impl->build(); !built) {
-    return fail(built.error().code, fmt::format("{}: {}", origin, built.error().message));
-  }
-  return Tokenizer(std::move(impl));
+  const auto build = [&]() -> Result<Tokenizer> {
+    HEXLM_ASSIGN(TokenizerDefinition definition, read_tokenizer_json(json));
+    auto impl = std::make_unique<Impl>(std::move(definition));
+    HEXLM_TRY(impl->build());
+    return Tokenizer(std::move(impl));
+  };
+  auto tokenizer = build();
+  if (tokenizer) return tokenizer;
+  const Error& error = tokenizer.error();
+  return fail(error.code, fmt::format("{}: {}", origin, as_one_line(error.message)), error.hint);
 }
 
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, bool add_special_tokens,

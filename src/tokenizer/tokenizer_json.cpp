@@ -237,7 +237,9 @@ Status check_template_ids(const std::vector<int32_t>& ids, const Vocabulary& voc
   return {};
 }
 
-Result<TokenizerDefinition> read_document(std::string_view json) {
+}  // namespace
+
+Result<TokenizerDefinition> read_tokenizer_json(std::string_view json) {
   const simdjson::padded_string padded(json);
   ondemand::parser parser;
   ondemand::document document;
@@ -274,16 +276,6 @@ Result<TokenizerDefinition> read_document(std::string_view json) {
   return TokenizerDefinition{
       std::move(encoder),        std::move(parts.added_tokens), parts.nfc,
       std::move(parts.patterns), std::move(parts.prefix),       std::move(parts.suffix)};
-}
-
-}  // namespace
-
-Result<TokenizerDefinition> read_tokenizer_json(std::string_view json, const std::string& origin) {
-  auto definition = read_document(json);
-  if (definition) return definition;
-  Error error = std::move(definition).error();
-  error.message = fmt::format("{}: {}", origin, error.message);
-  return tl::unexpected<Error>(std::move(error));
 }
 
 }  // namespace hexlm

@@ -20,10 +20,10 @@ struct TokenizerDefinition {
   std::vector<int32_t> suffix;        // … and after it
 };
 
-/// Reads `json`, the text of a tokenizer.json; `origin` names it in messages. `truncation` and `padding` are
+/// Reads `json`, the text of a tokenizer.json. `truncation` and `padding` are
 /// ignored, as transformers does. Errors: bad_input (malformed JSON, a field missing or of another type, ids
 /// that clash), unsupported (a kind of model, normalizer, pre-tokenizer, post-processor or decoder other than
 /// byte-level BPE uses), limit.
-Result<TokenizerDefinition> read_tokenizer_json(std::string_view json, const std::string& origin);
+Result<TokenizerDefinition> read_tokenizer_json(std::string_view json);
 
 }  // namespace hexlm

@@ -1,6 +1,7 @@
 #include "tokenizer/utf8.hpp"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <simdjson.h>
 
 namespace hexlm {
@@ -84,6 +85,24 @@ size_t complete_utf8_prefix(std::string_view bytes) {
     if (scan_sequence(bytes.substr(at)).form == Form::incomplete) return at;
   }
   return bytes.size();
+}
+
+std::string as_one_line(std::string_view bytes) {
+  constexpr size_t limit = 400;
+  std::string text;
+  append_lossy_utf8(bytes, text);
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    if (out.size() >= limit) return out + " [...]";
+    const Character character = read_character(text.data() + at);
+    if (character.code_point < 0x20 || character.code_point == 0x7F) {
+      out += fmt::format("\\x{:02x}", static_cast<uint32_t>(character.code_point));
+    } else {
+      out.append(text, at, character.length);
+    }
+    at += character.length;
+  }
+  return out;
 }
 
 }  // namespace hexlm

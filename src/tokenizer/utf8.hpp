@@ -42,4 +42,8 @@ void append_lossy_utf8(std::string_view bytes, std::string& out);
 /// three bytes) could still become a character when more bytes arrive.
 size_t complete_utf8_prefix(std::string_view bytes);
 
+/// `text` (well-formed) for a message that quotes a file: control characters as \xNN, and an end after 400
+/// bytes, which is more than any sensible token or regular expression takes.
+std::string as_one_line(std::string_view bytes);
+
 }  // namespace hexlm

@@ -79,15 +79,18 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Parts, TokenizerJson,
     testing::Values(
-        Spoiled{"added id taken", [](json& j) { j["added_tokens"] = {added(7, "<x>")}; }, bad, "has id 7"},
-        Spoiled{"added elsewhere", [](json& j) { j["added_tokens"] = {added(300, "x")}; }, bad,
+        Spoiled{"added id taken", [](json& j) { j["added_tokens"] = json::array({added(7, "<x>")}); }, bad,
+                "has id 7"},
+        Spoiled{"added elsewhere", [](json& j) { j["added_tokens"] = json::array({added(300, "x")}); }, bad,
                 "the vocabulary has it at 120"},
-        Spoiled{"added empty", [](json& j) { j["added_tokens"] = {added(300, "")}; }, bad, "empty content"},
-        Spoiled{"added without id", [](json& j) { j["added_tokens"] = {{{"content", "x"}}}; }, bad,
+        Spoiled{"added empty", [](json& j) { j["added_tokens"] = json::array({added(300, "")}); }, bad,
+                "empty content"},
+        Spoiled{"added without id",
+                [](json& j) { j["added_tokens"] = json::array({json{{"content", "x"}}}); }, bad,
                 "field added_tokens.id"},
         Spoiled{"added flag",
                 [](json& j) {
-                  j["added_tokens"] = {added(300, "<x>")};
+                  j["added_tokens"] = json::array({added(300, "<x>")});
                   j["added_tokens"][0]["lstrip"] = 0;
                 },
                 bad, "added_tokens.lstrip"},
@@ -145,6 +148,14 @@ TEST(TokenizerJsonText, MalformedTextIsRefused) {
   std::string not_utf8 = good;
   not_utf8[not_utf8.find("ByteLevel")] = '\xFF';
   EXPECT_EQ(parse_error(not_utf8).code, bad);
+}
+
+TEST(TokenizerJsonText, MessagesQuoteTokensOnOneLine) {
+  json file = byte_tokenizer_json();
+  file["model"]["merges"] = json::array({json::array({"a\nb\x7F", "c"})});
+  EXPECT_NE(parse_error(file.dump()).message.find("a\\x0ab\\x7f"), std::string::npos);
+  file["model"]["merges"] = json::array({json::array({std::string(100000, 'z'), "c"})});
+  EXPECT_LT(parse_error(file.dump()).message.size(), 500U);
 }
 
 TEST(TokenizerJsonText, AMisspeltNullIsRefused) {
