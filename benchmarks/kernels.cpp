@@ -349,6 +349,7 @@ void add_cases(const KernelSet& set) {
   add_case("attention/heads:4/dim:256/tokens:512", set, attention, AttentionShape{4, 256, 0, 512});
   add_case("attention/heads:7/dim:64/past:4096/tokens:1", set, attention, AttentionShape{7, 64, 4096, 1});
   add_case("attention/heads:2/dim:128/past:65536/tokens:1", set, attention, AttentionShape{2, 128, 65536, 1});
+  add_case("attention/heads:2/dim:128/past:4096/tokens:1", set, attention, AttentionShape{2, 128, 4096, 1});
   add_case("delta_net/tokens:1", set, delta_net, 1);
   add_case("delta_net/tokens:64", set, delta_net, 64);
   add_case("rms_norm/84x896", set, rms_norm);

@@ -51,7 +51,6 @@ class AttentionTile {
     const int64_t entries = visible_[rows_ - 1];
     for (int64_t entry = 0; entry < entries; entry += attention_entries) {
       const int64_t count = least(attention_entries, entries - entry);
-      fetch(entry + attention_entries, entries);
       transpose_keys(entry, count);
       // Rows lie in token order: the first ones may not see this block at all.
       int64_t first = 0;
@@ -64,18 +63,11 @@ class AttentionTile {
  private:
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-  /// Asks for the keys and values of the block from `entry`: they are read in an order that hides the stream
-  /// from the processor.
-  void fetch(int64_t entry, int64_t entries) const {
-    const int64_t count = least(attention_entries, entries - entry);
-    if (count <= 0) return;
-    const int64_t bytes = count * head_dim_ * (Half ? 2 : 4);
-    const auto* keys = static_cast<const char*>(reader_.at(arguments_.keys, entry, 0));
-    const auto* values = static_cast<const char*>(reader_.at(arguments_.values, entry, 0));
-    for (int64_t i = 0; i < bytes; i += 64) {
-      __builtin_prefetch(keys + i, 0, 2);
-      __builtin_prefetch(values + i, 0, 2);
-    }
+  /// Asks for the same place of the next block, in the cache's own loads: the order of reading hides the
+  /// stream from the processor, and a burst of such requests would wait for each other. Beyond the end they
+  /// do nothing.
+  void fetch_ahead(const void* cache, int64_t entry, int64_t channel) const {
+    __builtin_prefetch(reader_.at(cache, entry + attention_entries, channel), 0, 2);
   }
 
   /// keys_[channel][entry in block]; entries beyond `count` are zero.
@@ -86,6 +78,7 @@ class AttentionTile {
         Vector square[Vector::lanes];
         unroll<Vector::lanes>([&](auto i) __attribute__((always_inline)) {
           if (first + i < count) {
+            fetch_ahead(arguments_.keys, entry + first + i, channel);
             square[i] = channels == Vector::lanes
                             ? reader_.load(arguments_.keys, entry + first + i, channel)
                             : reader_.load_some(arguments_.keys, entry + first + i, channel, channels);
@@ -190,6 +183,7 @@ class AttentionTile {
     });
     const float* weights = scores_ + row * attention_entries;
     for (int64_t e = 0; e < count; ++e) {
+      fetch_ahead(arguments_.values, entry + e, channel);
       Vector values[Parts];
       unroll<Parts>([&](auto part) __attribute__((always_inline)) {
         const int64_t at = channel + part * Vector::lanes;
