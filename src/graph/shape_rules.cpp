@@ -3,6 +3,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
+#include <utility>
 
 #include "base/text.hpp"
 
@@ -34,6 +35,10 @@ ElementCount count_elements(const Shape& shape) {
     if (dim.symbol != Symbol::none) ++count.symbols[dim.symbol];
   }
   return count;
+}
+
+std::string range_text(size_t least, size_t most) {
+  return least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
 }
 
 std::string describe(const Value& value) {
@@ -68,7 +73,7 @@ class ShapeRules {
   Shape operator()(const op::RmsNorm& op) {
     if (!arity(1, 1, 1, false) || !input_rank(0, DType::f32, 1) || !last_is_constant(0)) return {};
     if (!positive("epsilon", op.epsilon) || !parameter(0, {last(0)})) return {};
-    require(std::isfinite(op.weight_offset), "weight_offset is not finite");
+    require(std::isfinite(op.weight_offset), "expected a finite weight_offset, got {}", op.weight_offset);
     return input(0).shape;
   }
 
@@ -81,20 +86,18 @@ class ShapeRules {
   Shape operator()(const op::Reshape& op) {
     if (!arity(1, 0, 0, false) || !input_rank(0, DType::f32, 1)) return {};
     for (const Dim& dim : op.shape) {
-      if (!require(dim.value > 0, fmt::format("expected positive dimensions, got {}", to_string(op.shape))))
-        return {};
+      if (!require(dim.value > 0, "expected positive dimensions, got {}", to_string(op.shape))) return {};
     }
     require(!op.shape.empty() && count_elements(op.shape) == count_elements(input(0).shape),
-            fmt::format("expected a shape with the elements of {}, got {}", to_string(input(0).shape),
-                        to_string(op.shape)));
+            "expected a shape with the elements of {}, got {}", to_string(input(0).shape),
+            to_string(op.shape));
     return op.shape;
   }
 
   Shape operator()(const op::Slice& op) {
     if (!arity(1, 0, 0, false) || !input_rank(0, DType::f32, 1) || !last_is_constant(0)) return {};
-    if (!require(
-            op.begin >= 0 && op.begin < op.end && op.end <= last(0),
-            fmt::format("expected 0 <= begin < end <= {}, got begin {} end {}", last(0), op.begin, op.end))) {
+    if (!require(op.begin >= 0 && op.begin < op.end && op.end <= last(0),
+                 "expected 0 <= begin < end <= {}, got begin {} end {}", last(0), op.begin, op.end)) {
       return {};
     }
     return with_last(0, op.end - op.begin);
@@ -104,19 +107,19 @@ class ShapeRules {
     if (!arity(2, 0, 0, false) || !input_shape_rank(0, 3) || !last_is_constant(0)) return {};
     if (!input_is(1, DType::i32, {dim(3), input(0).shape[0]})) return {};
     if (!require(op.rotary_dim > 0 && op.rotary_dim % 2 == 0 && op.rotary_dim <= last(0),
-                 fmt::format("expected an even rotary_dim of 2 to {}, got {}", last(0), op.rotary_dim))) {
+                 "expected an even rotary_dim of 2 to {}, got {}", last(0), op.rotary_dim)) {
       return {};
     }
     const size_t pairs = static_cast<size_t>(op.rotary_dim) / 2;
     if (!require(op.inverse_frequencies.size() == pairs && op.stream.size() == pairs,
-                 fmt::format("expected {} inverse frequencies and position streams, got {} and {}", pairs,
-                             op.inverse_frequencies.size(), op.stream.size()))) {
+                 "expected {} inverse frequencies and position streams, got {} and {}", pairs,
+                 op.inverse_frequencies.size(), op.stream.size())) {
       return {};
     }
     for (size_t i = 0; i < pairs; ++i) {
       if (!require(std::isfinite(op.inverse_frequencies[i]) && op.stream[i] < 3,
-                   fmt::format("expected a finite frequency and a stream of 0 to 2 at {}, got {} and {}", i,
-                               op.inverse_frequencies[i], op.stream[i]))) {
+                   "expected a finite frequency and a stream of 0 to 2 at {}, got {} and {}", i,
+                   op.inverse_frequencies[i], op.stream[i])) {
         return {};
       }
     }
@@ -127,8 +130,8 @@ class ShapeRules {
   Shape operator()(const op::Attention& op) {
     if (!arity(3, 0, 0, true) || !input_shape_rank(0, 3)) return {};
     if (!require(op.key_value_heads > 0 && op.query_heads > 0 && op.query_heads % op.key_value_heads == 0,
-                 fmt::format("expected query_heads to be a multiple of key_value_heads, got {} and {}",
-                             op.query_heads, op.key_value_heads))) {
+                 "expected query_heads to be a multiple of key_value_heads, got {} and {}", op.query_heads,
+                 op.key_value_heads)) {
       return {};
     }
     const Dim tokens = input(0).shape[0];
@@ -148,7 +151,7 @@ class ShapeRules {
 
   Shape operator()(const op::CausalConvolution& op) {
     if (!arity(1, 1, 1, true) || !input_shape_rank(0, 2) || !last_is_constant(0)) return {};
-    if (!require(op.taps >= 2, fmt::format("expected at least 2 taps, got {}", op.taps))) return {};
+    if (!require(op.taps >= 2, "expected at least 2 taps, got {}", op.taps)) return {};
     if (!parameter(0, {last(0), 1, op.taps}) || !state_is(State::Kind::convolution, {last(0), op.taps - 1})) {
       return {};
     }
@@ -157,12 +160,11 @@ class ShapeRules {
 
   Shape operator()(const op::GatedDeltaNet& op) {
     if (!arity(3, 2, 2, true) || !input_shape_rank(0, 2)) return {};
-    if (!require(
-            op.key_heads > 0 && op.value_heads > 0 && op.key_dim > 0 && op.value_dim > 0 &&
-                op.value_heads % op.key_heads == 0,
-            fmt::format("expected positive sizes and value_heads a multiple of key_heads, got key_heads {} "
-                        "value_heads {} key_dim {} value_dim {}",
-                        op.key_heads, op.value_heads, op.key_dim, op.value_dim))) {
+    if (!require(op.key_heads > 0 && op.value_heads > 0 && op.key_dim > 0 && op.value_dim > 0 &&
+                     op.value_heads % op.key_heads == 0,
+                 "expected positive sizes and value_heads a multiple of key_heads, got key_heads {} "
+                 "value_heads {} key_dim {} value_dim {}",
+                 op.key_heads, op.value_heads, op.key_dim, op.value_dim)) {
       return {};
     }
     const Dim tokens = input(0).shape[0];
@@ -179,10 +181,9 @@ class ShapeRules {
   }
 
   Shape operator()(const op::MixtureOfExperts& op) {
-    if (!require(
-            op.experts > 0 && op.top_k > 0 && op.top_k <= op.experts && op.intermediate > 0,
-            fmt::format("expected experts > 0, 0 < top_k <= experts and intermediate > 0, got {}, {} and {}",
-                        op.experts, op.top_k, op.intermediate))) {
+    if (!require(op.experts > 0 && op.top_k > 0 && op.top_k <= op.experts && op.intermediate > 0,
+                 "expected experts > 0, 0 < top_k <= experts and intermediate > 0, got {}, {} and {}",
+                 op.experts, op.top_k, op.intermediate)) {
       return {};
     }
     const auto matrices = static_cast<size_t>(product(3, op.experts));
@@ -213,74 +214,76 @@ class ShapeRules {
     return shape;
   }
 
-  bool require(bool ok, std::string message) {
-    if (!ok && message_.empty()) message_ = std::move(message);
-    return ok;
+  /// Remembers the first complaint and returns false.
+  template <class... Args>
+  bool reject(fmt::format_string<Args...> format, Args&&... args) {
+    if (message_.empty()) message_ = fmt::format(format, std::forward<Args>(args)...);
+    return false;
+  }
+  /// Formats only when it must: a rope has thousands of frequencies to check.
+  template <class... Args>
+  bool require(bool ok, fmt::format_string<Args...> format, Args&&... args) {
+    return ok || reject(format, std::forward<Args>(args)...);
   }
 
   bool arity(size_t inputs, size_t least_parameters, size_t most_parameters, bool state) {
     const size_t parameters = operands_.parameters.size();
-    const std::string range = least_parameters == most_parameters
-                                  ? fmt::format("{}", least_parameters)
-                                  : fmt::format("{} to {}", least_parameters, most_parameters);
-    return require(operands_.inputs.size() == inputs,
-                   fmt::format("expected {} inputs, got {}", inputs, operands_.inputs.size())) &&
-           require(parameters >= least_parameters && parameters <= most_parameters,
-                   fmt::format("expected {} parameters, got {}", range, parameters)) &&
-           require(state == (operands_.state != nullptr), state ? std::string("expected a state, got none")
-                                                                : std::string("expected no state, got one"));
+    return require(operands_.inputs.size() == inputs, "expected {} inputs, got {}", inputs,
+                   operands_.inputs.size()) &&
+           ((parameters >= least_parameters && parameters <= most_parameters) ||
+            reject("expected {} parameters, got {}", range_text(least_parameters, most_parameters),
+                   parameters)) &&
+           (state == (operands_.state != nullptr) ||
+            reject("expected {}", state ? "a state, got none" : "no state, got one"));
   }
 
   bool input_rank(size_t i, DType dtype, size_t least_rank) {
-    return require(input(i).dtype == dtype && input(i).shape.size() >= least_rank,
-                   fmt::format("input {} '{}': expected {} of at least {} dimensions, got {}", i,
-                               input(i).name, to_string(dtype), least_rank, describe(input(i))));
+    return (input(i).dtype == dtype && input(i).shape.size() >= least_rank) ||
+           reject("input {} '{}': expected {} of at least {} dimensions, got {}", i, input(i).name,
+                  to_string(dtype), least_rank, describe(input(i)));
   }
 
   bool input_shape_rank(size_t i, size_t rank) {
-    return require(input(i).dtype == DType::f32 && input(i).shape.size() == rank,
-                   fmt::format("input {} '{}': expected F32 of {} dimensions, got {}", i, input(i).name, rank,
-                               describe(input(i))));
+    return (input(i).dtype == DType::f32 && input(i).shape.size() == rank) ||
+           reject("input {} '{}': expected F32 of {} dimensions, got {}", i, input(i).name, rank,
+                  describe(input(i)));
   }
 
   bool last_is_constant(size_t i) {
-    return require(input(i).shape.back().symbol == Symbol::none,
-                   fmt::format("input {} '{}': expected a constant last dimension, got {}", i, input(i).name,
-                               describe(input(i))));
+    return input(i).shape.back().symbol == Symbol::none ||
+           reject("input {} '{}': expected a constant last dimension, got {}", i, input(i).name,
+                  describe(input(i)));
   }
 
   bool input_is(size_t i, DType dtype, const Shape& shape) {
-    return require(input(i).dtype == dtype && input(i).shape == shape,
-                   fmt::format("input {} '{}': expected {} {}, got {}", i, input(i).name, to_string(dtype),
-                               to_string(shape), describe(input(i))));
+    return (input(i).dtype == dtype && input(i).shape == shape) ||
+           reject("input {} '{}': expected {} {}, got {}", i, input(i).name, to_string(dtype),
+                  to_string(shape), describe(input(i)));
   }
 
   bool same_as_first(size_t i) { return input_is(i, DType::f32, input(0).shape); }
 
   bool parameter_rank(size_t i, size_t rank) {
     const Parameter& parameter = *operands_.parameters[i];
-    return require(parameter.shape.size() == rank,
-                   fmt::format("parameter '{}': expected {} dimensions, got {}", parameter.name, rank,
-                               format_shape(parameter.shape)));
+    return parameter.shape.size() == rank || reject("parameter '{}': expected {} dimensions, got {}",
+                                                    parameter.name, rank, format_shape(parameter.shape));
   }
 
   bool parameter(size_t i, const std::vector<int64_t>& shape) {
     const Parameter& parameter = *operands_.parameters[i];
-    return require(parameter.shape == shape,
-                   fmt::format("parameter '{}': expected {}, got {}", parameter.name, format_shape(shape),
-                               format_shape(parameter.shape)));
+    return parameter.shape == shape || reject("parameter '{}': expected {}, got {}", parameter.name,
+                                              format_shape(shape), format_shape(parameter.shape));
   }
 
   bool state_is(State::Kind kind, const std::vector<int64_t>& dims) {
     const State& state = *operands_.state;
-    return require(state.kind == kind && state.dims == dims,
-                   fmt::format("state '{}': expected {} {}, got {} {}", state.name, to_string(kind),
-                               format_shape(dims), to_string(state.kind), format_shape(state.dims)));
+    return (state.kind == kind && state.dims == dims) ||
+           reject("state '{}': expected {} {}, got {} {}", state.name, to_string(kind), format_shape(dims),
+                  to_string(state.kind), format_shape(state.dims));
   }
 
   bool positive(const char* attribute, float value) {
-    return require(std::isfinite(value) && value > 0,
-                   fmt::format("expected a positive {}, got {}", attribute, value));
+    return (std::isfinite(value) && value > 0) || reject("expected a positive {}, got {}", attribute, value);
   }
 
   Shape elementwise_pair() {
