@@ -62,9 +62,9 @@ Status extract_chat_template(const std::string& checkpoint, const std::string& p
 }
 
 /// A number of generation_config.json, or the value it has when absent.
-Json number_or(const Json& generation, const char* key, Json fallback) {
+Json number_or(const Json& generation, const char* key, const Json& fallback) {
   const auto found = generation.find(key);
-  return found != generation.end() && found->is_number() ? *found : std::move(fallback);
+  return found != generation.end() && found->is_number() ? *found : fallback;
 }
 
 }  // namespace

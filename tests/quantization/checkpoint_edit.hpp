@@ -46,8 +46,9 @@ inline void copy_checkpoint(const std::string& from, const std::string& to,
   for (const auto& entry : std::filesystem::directory_iterator(from)) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_regular_file() || name.find("safetensors") != std::string::npos) continue;
-    std::filesystem::copy_file(entry.path(), to + "/" + name);
-    std::filesystem::permissions(to + "/" + name, std::filesystem::perms::owner_all);
+    const std::filesystem::path copy = std::filesystem::path(to) / name;
+    std::filesystem::copy_file(entry.path(), copy);
+    std::filesystem::permissions(copy, std::filesystem::perms::owner_all);
   }
   std::vector<EditableTensor> tensors = read_tensors(from);
   auto config = read_json(to + "/config.json");
