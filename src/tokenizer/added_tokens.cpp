@@ -96,9 +96,8 @@ std::optional<AddedTokenMatcher::Match> AddedTokenMatcher::Scan::next() {
     searched_ = end;
     if (token.flags.single_word && !is_alone(text_, begin, end)) continue;
     Match match{begin, end, token.flags.id};
-    if (token.flags.lstrip) match.begin = std::max(white_space_begin(text_, begin), taken_);
+    if (token.flags.lstrip) match.begin = white_space_begin(text_, begin);
     if (token.flags.rstrip) match.end = white_space_end(text_, end);
-    taken_ = match.end;
     return match;
   }
 }

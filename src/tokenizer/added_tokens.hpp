@@ -32,8 +32,9 @@ class AddedTokenMatcher {
   void add(const AddedToken& token, std::string_view content);
   bool empty() const { return tokens_.empty(); }
 
-  /// Walks over the matches in `text`. As in Hugging Face tokenizers a match may begin before the end of the
-  /// one before it, when it is white space that `rstrip` swallowed.
+  /// Walks over the matches in `text`. A match may begin before the end of the one before it: white space can
+  /// be swallowed from both sides, and white space that `rstrip` swallowed can be a token itself, as in
+  /// Hugging Face tokenizers.
   class Scan {
    public:
     Scan(const AddedTokenMatcher& matcher, std::string_view text) : matcher_(&matcher), text_(text) {}
@@ -43,7 +44,6 @@ class AddedTokenMatcher {
     const AddedTokenMatcher* matcher_;
     std::string_view text_;
     size_t searched_ = 0;  // the next match begins here or later
-    size_t taken_ = 0;     // the end of the last match: lstrip goes no further back
   };
 
  private:

@@ -92,6 +92,7 @@ TEST(TokenizerCodePoints, Properties) {
   EXPECT_EQ(table[0x0301], code_point::mark | code_point::word | code_point::composes | code_point::reorders);
   EXPECT_EQ(table[0x1161], code_point::letter | code_point::word | code_point::composes);
   EXPECT_EQ(table[0x24B6], code_point::word) << "alphabetic symbol";
+  EXPECT_EQ(table[0x200D], code_point::word) << "Join_Control";
   EXPECT_EQ(table[0x2EBF0], code_point::letter | code_point::word) << "new in Unicode 15.1";
   EXPECT_EQ(table[0xE0101], code_point::mark | code_point::word);
   EXPECT_EQ(table[0x10FFFF], 0);
