@@ -248,7 +248,8 @@ std::vector<double> DoubleExecutor::apply(const Node& node, const op::MixtureOfE
     const double* logits = in(node, 1).data() + t * op.experts;
     std::vector<int64_t> order(static_cast<size_t>(op.experts));
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return logits[a] > logits[b]; });
+    std::sort(order.begin(), order.end(),
+              [&](int64_t a, int64_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
     double all = 0;
     double chosen = 0;
     for (size_t i = 0; i < order.size(); ++i) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <numeric>
 
 #include "double_executor.hpp"
 #include "support.hpp"
@@ -40,8 +41,8 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& expec
 
 /// The exact result: the whole graph in double precision.
 DoubleExecutor run_exactly(const ReferenceCase& reference, const std::vector<int32_t>& tokens) {
-  std::vector<double> rows;
-  for (size_t i = 0; i < tokens.size(); ++i) rows.push_back(static_cast<double>(i));
+  std::vector<double> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0.0);
   std::vector<double> positions;
   for (int stream = 0; stream < 3; ++stream) positions.insert(positions.end(), rows.begin(), rows.end());
   SymbolValues symbols;

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <gmock/gmock.h>
+#include <numeric>
 
 #include "support.hpp"
 
@@ -24,8 +25,8 @@ Result<Graph> small_graph(std::vector<int64_t> bias_shape = {3}) {
 
 std::shared_ptr<TestWeights> small_weights() {
   auto weights = std::make_shared<TestWeights>();
-  std::vector<float> table;
-  for (int i = 0; i < 32; ++i) table.push_back(static_cast<float>(i));
+  std::vector<float> table(32);
+  std::iota(table.begin(), table.end(), 0.0F);
   weights->add("table", {8, 4}, table);
   weights->add("project.weight", {3, 4}, {1, 0, 0, 0, 0, 0, 0, 2, 1, 1, 1, 1});
   weights->add("project.bias", {3}, {0.5F, 0, -1});

@@ -194,6 +194,7 @@ TEST(PackedWeights, SharedInputsAreQuantizedForEachOfTheirReaders) {
     std::vector<std::vector<float>> out(6, std::vector<float>(size_t{3} * 128));
     out[4].resize(size_t{6} * 128);
     std::vector<float*> outputs;
+    outputs.reserve(out.size());
     for (std::vector<float>& values_out : out) outputs.push_back(values_out.data());
     const std::vector<const void*> inputs = {in.data()};
     SymbolValues symbols;

@@ -31,9 +31,10 @@ Result<MemoryPlan> plan_memory(std::span<const Interval> intervals) {
   plan.offsets.assign(intervals.size(), 0);
   std::vector<size_t> order(intervals.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // Stable, so that the layout is the same on every machine.
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return intervals[a].bytes > intervals[b].bytes; });
+  // Ties by number, so that the layout is the same on every machine.
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return intervals[a].bytes != intervals[b].bytes ? intervals[a].bytes > intervals[b].bytes : a < b;
+  });
   std::vector<size_t> placed;
   std::vector<std::pair<int64_t, int64_t>> neighbours;
   for (const size_t index : order) {
