@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstring>
+
 #include "kernels/generic/attention_tile.hpp"
 #include "kernels/generic/math.hpp"
 
@@ -32,19 +34,21 @@ class AttentionTile {
       : arguments_(arguments), reader_{arguments.head_dim}, head_dim_(arguments.head_dim), rows_(rows) {
     keys_ = arguments.scratch;
     sums_ = keys_ + head_dim_ * attention_entries;
-    scores_ = sums_ + attention_rows * head_dim_;
-    largest_ = scores_ + attention_rows * attention_entries;
-    weights_ = largest_ + attention_rows;
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t token = arguments.token_begin + (first_row + i) / arguments.heads;
-      const int64_t head = (first_row + i) % arguments.heads;
+    scores_ = sums_ + places * head_dim_;
+    largest_ = scores_ + places * attention_entries;
+    weights_ = largest_ + places;
+    const int64_t used = rows + attention_spare_rows;
+    for (int64_t i = 0; i < used; ++i) {
+      const int64_t row = first_row + least(i, rows - 1);
+      const int64_t token = arguments.token_begin + row / arguments.heads;
+      const int64_t head = row % arguments.heads;
       queries_[i] = arguments.query + token * arguments.query_stride + head * head_dim_;
       outputs_[i] = arguments.output + token * arguments.output_stride + head * head_dim_;
       visible_[i] = arguments.past + token + 1;
       largest_[i] = -__builtin_inff();
       weights_[i] = 0;
     }
-    for (int64_t i = 0; i < rows * head_dim_; ++i) sums_[i] = 0;
+    std::memset(sums_, 0, static_cast<size_t>(used * head_dim_) * sizeof(float));
   }
 
   void run() {
@@ -61,6 +65,8 @@ class AttentionTile {
   }
 
  private:
+  static constexpr int64_t places = attention_rows + attention_spare_rows;
+
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
   /// Asks for the same place of the next block, in the cache's own loads: the order of reading hides the
@@ -92,12 +98,20 @@ class AttentionTile {
     }
   }
 
-  /// As many rows from `row` as a register tile holds; returns how many.
+  /// As many rows from `row` as a register tile holds, in one of a few widths; returns how many.
   int64_t block_of_rows(int64_t row, int64_t entry) {
     const int64_t rows = least(Vector::tile_rows, rows_ - row);
-    unroll<Vector::tile_rows>([&](auto i) __attribute__((always_inline)) {
-      if (rows == i + 1) rows_of<i + 1>(row, entry);
-    });
+    if (rows <= 1) {
+      rows_of<1>(row, entry);
+    } else if (rows <= 2) {
+      rows_of<2>(row, entry);
+    } else if (rows <= 4) {
+      rows_of<4>(row, entry);
+    } else if (rows <= Vector::tile_rows / 2 + 2) {
+      rows_of<Vector::tile_rows / 2 + 2>(row, entry);
+    } else {
+      rows_of<Vector::tile_rows>(row, entry);
+    }
     return rows;
   }
 
@@ -173,7 +187,7 @@ class AttentionTile {
   [[gnu::noinline]] void gather(int64_t row, int64_t entry, int64_t count, int64_t channel, int64_t channels,
                                 const float* kept) {
     Vector sums[Rows][Parts];
-    const bool whole = channels == Vector::lanes;
+    const bool whole = Parts > 1 || channels == Vector::lanes;
     unroll<Rows>([&](auto i) __attribute__((always_inline)) {
       const float* from = sums_ + (row + i) * head_dim_ + channel;
       unroll<Parts>([&](auto part) __attribute__((always_inline)) {
@@ -228,9 +242,9 @@ class AttentionTile {
   float* scores_;
   float* largest_;
   float* weights_;
-  const float* queries_[attention_rows];
-  float* outputs_[attention_rows];
-  int64_t visible_[attention_rows];
+  const float* queries_[places];
+  float* outputs_[places];
+  int64_t visible_[places];
 };
 
 template <class Vector, bool Half>

@@ -11,10 +11,14 @@ inline constexpr int64_t attention_entries = 32;
 /// transposition cheap, few enough for the second-level cache.
 inline constexpr int64_t attention_rows = 48;
 
+/// A register tile may be wider than the rows left; the extra ones repeat the last row and are thrown away.
+inline constexpr int64_t attention_spare_rows = 12;
+
 /// Floats of a worker's scratch: the transposed keys of a block, and for each query row its sums, its scores,
 /// its greatest score and its sum of weights.
 constexpr int64_t attention_tile_floats(int64_t head_dim) {
-  const int64_t floats = head_dim * attention_entries + attention_rows * (head_dim + attention_entries + 2);
+  constexpr int64_t rows = attention_rows + attention_spare_rows;
+  const int64_t floats = head_dim * attention_entries + rows * (head_dim + attention_entries + 2);
   return (floats + 15) / 16 * 16;
 }
 
