@@ -20,14 +20,15 @@ bool never_in_utf8(int byte) { return byte == 0xC0 || byte == 0xC1 || byte >= 0x
 
 void MergeTable::reserve(size_t merges) {
   merged_.reserve(merges);
-  if (std::bit_ceil(merges * 2) > slots_.size()) grow(std::bit_ceil(merges * 2));
+  const size_t slots = std::bit_ceil(merges + merges / 2);
+  if (slots > slots_.size()) grow(slots);
 }
 
 Status MergeTable::add(int32_t left, int32_t right, int32_t merged) {
   if (merged_.size() >= max_merges) {
     return fail(ErrorCode::limit, fmt::format("the model has more than {} merges", max_merges));
   }
-  if (filled_ * 2 >= slots_.size()) grow(slots_.size() * 2);
+  if (filled_ * 4 >= slots_.size() * 3) grow(slots_.size() * 2);
   insert(static_cast<uint64_t>(left) << 42 | static_cast<uint64_t>(right) << 20 | merged_.size());
   merged_.push_back(merged);
   return {};
@@ -35,7 +36,9 @@ Status MergeTable::add(int32_t left, int32_t right, int32_t merged) {
 
 void MergeTable::insert(uint64_t entry) {
   const uint64_t key = entry & ~uint64_t{no_rank};
-  size_t at = slot_of(key);
+  const uint64_t hash = hash_of(key);
+  filter_[filter_word(hash)] |= filter_bit(hash);
+  size_t at = hash >> shift_;
   while (slots_[at] != empty_slot && (slots_[at] & ~uint64_t{no_rank}) != key) at = (at + 1) & mask_;
   if (slots_[at] == empty_slot) ++filled_;
   slots_[at] = entry;

@@ -25,7 +25,9 @@ class MergeTable {
   /// The rank of the pair, or no_rank.
   uint32_t rank(int32_t left, int32_t right) const {
     const uint64_t key = static_cast<uint64_t>(left) << 42 | static_cast<uint64_t>(right) << 20;
-    for (size_t at = slot_of(key);; at = (at + 1) & mask_) {
+    const uint64_t hash = hash_of(key);
+    if ((filter_[filter_word(hash)] & filter_bit(hash)) == 0) return no_rank;
+    for (size_t at = hash >> shift_;; at = (at + 1) & mask_) {
       if (slots_[at] == empty_slot) return no_rank;
       if ((slots_[at] & ~uint64_t{no_rank}) == key) return static_cast<uint32_t>(slots_[at] & no_rank);
     }
@@ -34,13 +36,19 @@ class MergeTable {
 
  private:
   static constexpr uint64_t empty_slot = ~uint64_t{0};
-  size_t slot_of(uint64_t key) const { return static_cast<size_t>((key * 0x9E3779B97F4A7C15) >> shift_); }
+  static uint64_t hash_of(uint64_t key) { return key * 0x9E3779B97F4A7C15; }  // 2^64 / golden ratio
+  /// Most pairs asked for have no rank. A filter of 2^20 bits (128 KiB) stays in cache and answers for six of
+  /// seven of them with Qwen3's 151,387 merges, where the slots (2 MiB) would miss: encoding gains about 15
+  /// %.
+  static size_t filter_word(uint64_t hash) { return hash >> 50; }
+  static uint64_t filter_bit(uint64_t hash) { return uint64_t{1} << (hash >> 44 & 63); }
   void grow(size_t slots);
   void insert(uint64_t entry);
 
-  std::vector<uint64_t> slots_ = std::vector<uint64_t>(2, empty_slot);
-  size_t mask_ = 1;
-  int shift_ = 63;
+  std::vector<uint64_t> slots_ = std::vector<uint64_t>(4, empty_slot);  // at most three quarters are filled
+  std::vector<uint64_t> filter_ = std::vector<uint64_t>(size_t{1} << 14);
+  size_t mask_ = 3;
+  int shift_ = 62;
   size_t filled_ = 0;
   std::vector<int32_t> merged_;
 };

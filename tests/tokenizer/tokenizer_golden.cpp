@@ -116,6 +116,7 @@ TEST(TokenizerQwen3, SeveralThreadsEncodeAlike) {
   const auto lines = read_golden("tokenizers/qwen3/encodings.jsonl");
   std::vector<size_t> wrong(4);
   std::vector<std::thread> threads;
+  threads.reserve(wrong.size());
   for (size_t t = 0; t < wrong.size(); ++t) {
     threads.emplace_back([&, t] {
       for (size_t i = 0; i < lines.size(); ++i) {
