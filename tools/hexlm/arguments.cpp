@@ -1,0 +1,272 @@
+#include "hexlm/arguments.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
+
+#include "base/cpu_features.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+
+extern char** environ;
+
+namespace hexlm::tool {
+namespace {
+
+constexpr std::string_view variable_prefix = "HEXLM_";
+
+/// Keys that other runtimes' configuration files use for the same settings.
+std::string_view canonical_key(std::string_view key) {
+  if (key == "backend_type") return "backend";
+  if (key == "thread_num") return "threads";
+  return key;
+}
+
+std::string flag_name_of(std::string_view key) {
+  std::string name(key);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string bounds_text(const Flag& flag) {
+  if (std::isinf(flag.least)) return "";
+  if (std::isinf(flag.greatest) || flag.greatest >= 9e18)
+    return fmt::format(" of at least {:.15g}", flag.least);
+  return fmt::format(" from {:.15g} to {:.15g}", flag.least, flag.greatest);
+}
+
+bool within(const Flag& flag, double value) { return value >= flag.least && value <= flag.greatest; }
+
+bool is_integer(const Flag& flag, std::string_view text) {
+  int64_t value = 0;
+  return parse_integer(text, value) && within(flag, static_cast<double>(value));
+}
+
+std::vector<std::string> choices_of(const Flag& flag) {
+  std::vector<std::string> choices;
+  for (const std::string_view choice : split(flag.value, '|')) choices.emplace_back(choice);
+  return choices;
+}
+
+/// What a flag expects when `text` is not it; nothing when it is.
+std::optional<std::string> expectation(const Flag& flag, const std::string& text) {
+  switch (flag.kind) {
+    case FlagKind::toggle:
+      if (text == "true" || text == "false") return std::nullopt;
+      return "true or false";
+    case FlagKind::text:
+    case FlagKind::path:
+      return std::nullopt;
+    case FlagKind::integer:
+      if (is_integer(flag, text)) return std::nullopt;
+      return fmt::format("an integer{}", bounds_text(flag));
+    case FlagKind::number: {
+      const auto value = parse_number(text);
+      if (value && within(flag, *value)) return std::nullopt;
+      return fmt::format("a number{}", bounds_text(flag));
+    }
+    case FlagKind::integers:
+      for (const std::string_view part : split(text, ',')) {
+        if (!is_integer(flag, part)) return fmt::format("integers{}, separated by commas", bounds_text(flag));
+      }
+      return std::nullopt;
+    case FlagKind::choice: {
+      const std::vector<std::string> choices = choices_of(flag);
+      if (std::find(choices.begin(), choices.end(), text) != choices.end()) return std::nullopt;
+      return fmt::format("one of {}", fmt::join(choices, ", "));
+    }
+  }
+  return std::nullopt;
+}
+
+Status check_value(const Flag& flag, const std::string& text, const std::string& where) {
+  const std::optional<std::string> expected = expectation(flag, text);
+  if (!expected) return {};
+  std::string hint;
+  if (flag.kind == FlagKind::choice) hint = fmt::format("did you mean {}?", nearest(text, choices_of(flag)));
+  return fail(ErrorCode::usage, fmt::format("{} must be {}, got \"{}\"", where, *expected, text), hint);
+}
+
+/// A toggle in an environment variable may be spelled in the usual ways.
+std::string toggle_text(std::string text) {
+  if (text == "1" || text == "yes" || text == "on") return "true";
+  if (text == "0" || text == "no" || text == "off") return "false";
+  return text;
+}
+
+/// Variables that no flag has: kernels read HEXLM_ISA themselves.
+bool is_known_variable(std::string_view name) {
+  if (name == "HEXLM_ISA") return true;
+  for (const Verb& verb : verbs()) {
+    for (const Flag& flag : verb.flags) {
+      if (flag.environment == name) return true;
+    }
+  }
+  return false;
+}
+
+void warn_of_unknown_variables() {
+  std::vector<std::string> known = {"HEXLM_ISA"};
+  for (const Verb& verb : verbs()) {
+    for (const Flag& flag : verb.flags) {
+      if (!flag.environment.empty()) known.emplace_back(flag.environment);
+    }
+  }
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable(*entry);
+    if (!variable.starts_with(variable_prefix)) continue;
+    const std::string_view name = variable.substr(0, variable.find('='));
+    if (is_known_variable(name)) continue;
+    log_warning(fmt::format("the variable {} is no setting; did you mean {}?", name, nearest(name, known)));
+  }
+}
+
+/// One JSON value as flag texts; nothing when its type can't be a setting.
+std::optional<std::vector<std::string>> texts_of(const Json& value, FlagKind kind) {
+  if (value.is_string()) return std::vector<std::string>{value.get<std::string>()};
+  if (value.is_number() || value.is_boolean()) return std::vector<std::string>{value.dump()};
+  if (value.is_object() && kind == FlagKind::text) return std::vector<std::string>{value.dump()};
+  if (!value.is_array()) return std::nullopt;
+  std::vector<std::string> texts;
+  for (const Json& item : value) {
+    if (!item.is_string() && !item.is_number()) return std::nullopt;
+    texts.push_back(item.is_string() ? item.get<std::string>() : item.dump());
+  }
+  if (kind == FlagKind::integers) return std::vector<std::string>{fmt::format("{}", fmt::join(texts, ","))};
+  return texts;
+}
+
+}  // namespace
+
+Result<double> parse_number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    return fail(ErrorCode::usage, fmt::format("\"{}\" is not a number", text));
+  }
+  return value;
+}
+
+Result<Arguments> Arguments::create(const Verb& verb, FlagValues flags,
+                                    std::vector<std::string> positionals) {
+  Arguments arguments(verb);
+  arguments.positionals_ = std::move(positionals);
+  HEXLM_TRY(arguments.add_layer({"", std::move(flags)}));
+  HEXLM_TRY(arguments.add_environment());
+  if (arguments.has("config")) {
+    const std::string path = arguments.text("config");
+    auto settings = read_json(path);
+    if (!settings) return tl::unexpected<Error>(settings.error());
+    HEXLM_TRY(arguments.add_settings(*settings, path));
+  }
+  if (arguments.toggle("quiet")) set_log_level(LogLevel::warning);
+  return arguments;
+}
+
+Status Arguments::add_layer(Layer layer) {
+  for (const auto& [name, texts] : layer.values) {
+    const Flag* flag = verb_->find_flag(name);
+    std::string where = fmt::format("--{}", name);
+    if (layer.origin == variable_prefix) {
+      where = flag->environment;
+    } else if (!layer.origin.empty()) {
+      where = fmt::format("{}: {}", layer.origin, setting_key(name));
+    }
+    if (texts.size() > 1 && !flag->repeat) {
+      return fail(ErrorCode::usage, fmt::format("{} takes one value, got {}", where, texts.size()));
+    }
+    for (const std::string& text : texts) HEXLM_TRY(check_value(*flag, text, where));
+  }
+  layers_.push_back(std::move(layer));
+  return {};
+}
+
+Status Arguments::add_environment() {
+  Layer layer{std::string(variable_prefix), {}};
+  for (const Flag& flag : verb_->flags) {
+    if (flag.environment.empty()) continue;
+    const char* value = std::getenv(std::string(flag.environment).c_str());
+    if (value == nullptr) continue;
+    std::string text = flag.kind == FlagKind::toggle ? toggle_text(value) : value;
+    layer.values[std::string(flag.name)] = {std::move(text)};
+  }
+  warn_of_unknown_variables();
+  return add_layer(std::move(layer));
+}
+
+Status Arguments::add_settings(const Json& settings, const std::string& origin) {
+  if (!settings.is_object()) {
+    return fail(ErrorCode::usage,
+                fmt::format("{}: expected a JSON object of settings, got {}", origin, settings.type_name()));
+  }
+  Layer layer{origin, {}};
+  for (const auto& [key, value] : settings.items()) {
+    const std::string name = flag_name_of(canonical_key(key));
+    const std::string plain_key = setting_key(name);
+    const std::vector<std::string>& known = setting_keys();
+    if (std::find(known.begin(), known.end(), plain_key) == known.end()) {
+      return fail(ErrorCode::usage, fmt::format("{}: unknown key \"{}\"", origin, key),
+                  fmt::format("did you mean \"{}\"?", nearest(plain_key, known)));
+    }
+    const Flag* flag = verb_->find_flag(name);
+    if (flag == nullptr || flag->environment.empty() || value.is_null()) continue;
+    auto texts = texts_of(value, flag->kind);
+    if (!texts) {
+      return fail(ErrorCode::usage, fmt::format("{}: {} can't be {}", origin, key, value.type_name()));
+    }
+    layer.values[name] = *std::move(texts);
+  }
+  return add_layer(std::move(layer));
+}
+
+std::string Arguments::positional(size_t index) const {
+  return index < positionals_.size() ? positionals_[index] : std::string();
+}
+
+const std::vector<std::string>* Arguments::find(std::string_view flag) const {
+  for (const Layer& layer : layers_) {
+    const auto found = layer.values.find(flag);
+    if (found != layer.values.end() && !found->second.empty()) return &found->second;
+  }
+  return nullptr;
+}
+
+bool Arguments::toggle(std::string_view flag) const { return text(flag) == "true"; }
+
+std::string Arguments::text(std::string_view flag) const {
+  if (const std::vector<std::string>* texts = find(flag)) return texts->back();
+  const Flag* known = verb_->find_flag(flag);
+  if (known == nullptr || known->fallback.starts_with('(')) return {};
+  return std::string(known->fallback);
+}
+
+std::vector<std::string> Arguments::texts(std::string_view flag) const {
+  const std::vector<std::string>* texts = find(flag);
+  return texts == nullptr ? std::vector<std::string>() : *texts;
+}
+
+int64_t Arguments::integer(std::string_view flag) const {
+  int64_t value = 0;
+  return parse_integer(text(flag), value) ? value : 0;
+}
+
+double Arguments::number(std::string_view flag) const { return parse_number(text(flag)).value_or(0.0); }
+
+std::vector<int64_t> Arguments::integers(std::string_view flag) const {
+  std::vector<int64_t> values;
+  const std::string list = text(flag);
+  for (const std::string_view part : split(list, ',')) {
+    int64_t value = 0;
+    if (parse_integer(part, value)) values.push_back(value);
+  }
+  return values;
+}
+
+int Arguments::threads() const {
+  const int64_t threads = integer("threads");
+  return threads == 0 ? available_threads() : static_cast<int>(threads);
+}
+
+}  // namespace hexlm::tool

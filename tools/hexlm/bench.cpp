@@ -1,0 +1,79 @@
+#include "evaluation/bench.hpp"
+
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+#include "hexlm/common.hpp"
+#include "hexlm/environment.hpp"
+#include "hexlm/verbs.hpp"
+#include "quantization/resources.hpp"
+
+namespace hexlm::tool {
+namespace {
+
+Json rows_json(const BenchResult& result, const SessionOptions& options) {
+  Json rows = Json::array();
+  for (const BenchRow& row : result.rows) {
+    rows.push_back({{"name", row.name},
+                    {"backend", options.backend},
+                    {"threads", options.threads},
+                    {"mean", row.mean},
+                    {"stddev", row.stddev},
+                    {"median", row.median},
+                    {"unit", "tok/s"},
+                    {"samples", row.samples}});
+  }
+  return rows;
+}
+
+Table table_of(const BenchResult& result, const Opened& opened) {
+  const SessionOptions& options = opened.session->options();
+  Table table;
+  table.columns = {{"model"},     {"size", true}, {"bits/weight", true}, {"backend"},     {"threads", true},
+                   {"precision"}, {"test"},       {"tok/s", true},       {"median", true}};
+  for (const BenchRow& row : result.rows) {
+    table.rows.push_back({opened.model->config().model_type, format_bytes(opened.model->weight_bytes()),
+                          fmt::format("{:.2f}", opened.model->bits_per_weight()), options.backend,
+                          std::to_string(options.threads), std::string(to_string(options.precision)),
+                          row.name, fmt::format("{:.2f} ± {:.2f}", row.mean, row.stddev),
+                          fmt::format("{:.2f}", row.median)});
+  }
+  return table;
+}
+
+}  // namespace
+
+Result<int> run_bench(Arguments& arguments) {
+  BenchOptions options;
+  options.prompt_tokens = arguments.integers("prompt-tokens");
+  options.generated_tokens = arguments.integers("generated-tokens");
+  options.depths = arguments.integers("depth");
+  options.repetitions = static_cast<int>(arguments.integer("repetitions"));
+  HEXLM_ASSIGN(const Opened opened, open_session(arguments));
+  HEXLM_ASSIGN(const BenchResult result, bench(*opened.session, options));
+  HEXLM_ASSIGN(Json environment, describe_environment());
+  environment["model"] = opened.model->folder();
+  environment["precision"] = to_string(opened.session->options().precision);
+  const uint64_t peak = peak_memory_bytes();
+  Report report;
+  report.json = {{"rows", rows_json(result, opened.session->options())},
+                 {"load_s", opened.load_s},
+                 {"ttft_s", result.ttft_s},
+                 {"peak_memory_bytes", peak},
+                 {"bits_per_weight", opened.model->bits_per_weight()},
+                 {"parameters", opened.model->parameter_count()},
+                 {"placement", opened.session->placement()},
+                 {"environment", std::move(environment)}};
+  report.rows_key = "rows";
+  report.table = table_of(result, opened);
+  const Format format = format_of(arguments);
+  print(report, format);
+  if (format == Format::text) {
+    print(fmt::format("\nload {:.2f} s, first token after {:.3f} s, peak memory {}\n", opened.load_s,
+                      result.ttft_s, format_bytes(peak)));
+  }
+  print_placement(*opened.session);
+  return 0;
+}
+
+}  // namespace hexlm::tool

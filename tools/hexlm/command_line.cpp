@@ -1,0 +1,119 @@
+#include "hexlm/command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+
+namespace hexlm::tool {
+namespace {
+
+std::string help_hint(const Verb& verb) {
+  return fmt::format("`hexlm {} --help` lists the flags", verb.name);
+}
+
+/// `--max_new_tokens=4` is `--max-new-tokens=4`, unless the verb has no such flag.
+std::string with_dashes(const Verb& verb, const std::string& argument) {
+  if (!argument.starts_with("--") || argument.size() == 2) return argument;
+  const size_t end = std::min(argument.find('='), argument.size());
+  std::string name = argument.substr(2, end - 2);
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (name != "help" && verb.find_flag(name) == nullptr) return argument;
+  return fmt::format("--{}{}", name, argument.substr(end));
+}
+
+std::string unknown_flag_hint(const Verb& verb, const std::string& argument) {
+  std::vector<std::string> known = {"--help"};
+  for (const Flag& flag : verb.flags) known.push_back(fmt::format("--{}", flag.name));
+  if (!argument.starts_with("--")) return help_hint(verb);
+  return fmt::format("did you mean {}? {}", nearest(argument.substr(0, argument.find('=')), known),
+                     help_hint(verb));
+}
+
+Status check_rest(const Verb& verb, const std::vector<std::string>& rest) {
+  for (const std::string& argument : rest) {
+    if (argument.size() > 1 && argument.starts_with('-')) {
+      return fail(ErrorCode::usage,
+                  fmt::format("unknown flag {} of {}", argument.substr(0, argument.find('=')), verb.name),
+                  unknown_flag_hint(verb, argument));
+    }
+  }
+  if (rest.empty()) return {};
+  return fail(ErrorCode::usage, fmt::format("unexpected argument \"{}\" of {}", rest.front(), verb.name),
+              fmt::format("quote a text with spaces; {}", help_hint(verb)));
+}
+
+Status check_positionals(const Verb& verb, const std::vector<std::string>& given) {
+  for (size_t i = given.size(); i < verb.positionals.size(); ++i) {
+    if (!verb.positionals[i].required) continue;
+    return fail(ErrorCode::usage,
+                fmt::format("{} needs {}: {}", verb.name, verb.positionals[i].name, verb.positionals[i].help),
+                help_hint(verb));
+  }
+  return {};
+}
+
+struct Binding {
+  const Flag* flag;
+  CLI::Option* option;
+};
+
+std::vector<Binding> add_flags(CLI::App& app, const Verb& verb) {
+  std::vector<Binding> bindings;
+  for (const Flag& flag : verb.flags) {
+    std::string names = fmt::format("--{}", flag.name);
+    if (flag.letter != 0) names += fmt::format(",-{}", flag.letter);
+    CLI::Option* option = flag.kind == FlagKind::toggle ? app.add_flag(names) : app.add_option(names);
+    // CLI11's own checks and exit codes are not used: every value is kept as text and checked with the table.
+    option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    if (flag.kind != FlagKind::toggle) option->expected(1)->allow_extra_args(false);
+    bindings.push_back({&flag, option});
+  }
+  return bindings;
+}
+
+void collect(const std::vector<Binding>& bindings, FlagValues& values) {
+  for (const auto& [flag, option] : bindings) {
+    std::vector<std::string> results = option->results();
+    if (results.empty()) continue;
+    if (!flag->repeat) results.erase(results.begin(), results.end() - 1);
+    values[std::string(flag->name)] = std::move(results);
+  }
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(const Verb& verb, std::vector<std::string> arguments) {
+  bool flags_ended = false;
+  for (std::string& argument : arguments) {
+    flags_ended = flags_ended || argument == "--";
+    if (!flags_ended) argument = with_dashes(verb, argument);
+  }
+  CommandLine line;
+  try {
+    CLI::App app;
+    app.set_help_flag("");
+    app.allow_extras();
+    const std::vector<Binding> bindings = add_flags(app, verb);
+    const CLI::Option* help = app.add_flag("--help,-h");
+    std::vector<std::string> positionals;
+    if (!verb.positionals.empty()) {
+      app.add_option("positionals", positionals)->expected(0, static_cast<int>(verb.positionals.size()));
+    }
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+    app.parse(std::move(arguments));
+    line.help = help->count() > 0;
+    if (line.help) return line;
+    HEXLM_TRY(check_rest(verb, app.remaining()));
+    HEXLM_TRY(check_positionals(verb, positionals));
+    line.positionals = std::move(positionals);
+    collect(bindings, line.flags);
+  } catch (const CLI::Error& error) {
+    // Whatever code CLI11 would exit with, a command line that can't be parsed is a usage error.
+    return fail(ErrorCode::usage, error.what(), help_hint(verb));
+  }
+  return line;
+}
+
+}  // namespace hexlm::tool

@@ -1,0 +1,296 @@
+#include "hexlm/flags.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace hexlm::tool {
+namespace {
+
+constexpr Flag config_flag = {"config",      0,  FlagKind::path,
+                              "FILE",        "", "JSON file of settings (keys as the flags, with _ for -)",
+                              "HEXLM_CONFIG"};
+constexpr Flag quiet_flag = {
+    "quiet", 'q', FlagKind::toggle, "", "", "no progress and no notes on stderr", "HEXLM_QUIET"};
+constexpr Flag threads_flag = {
+    "threads", 't', FlagKind::integer, "N", "0", "threads; 0 takes every processor", "HEXLM_THREADS", false,
+    0,         1024};
+constexpr Flag force_flag = {"force", 0, FlagKind::toggle, "", "", "replace an existing output folder", ""};
+constexpr Flag output_folder_flag = {"output", 'o', FlagKind::path, "DIR", "", "folder to create (required)",
+                                     ""};
+
+constexpr Flag format_flag(std::string_view choices) {
+  return {"format",      0, FlagKind::choice, choices, "text", "how the result is printed on stdout",
+          "HEXLM_FORMAT"};
+}
+
+constexpr Flag ids_flag(std::string_view help) { return {"ids", 0, FlagKind::text, "IDS", "", help, ""}; }
+
+constexpr Flag chat_template_flag = {
+    "chat-template",      0,
+    FlagKind::path,       "FILE",
+    "(the model's)",      "Jinja chat template to use instead of the model's",
+    "HEXLM_CHAT_TEMPLATE"};
+
+/// What every verb that runs a model understands.
+const std::vector<Flag> model_flags = {
+    {"backend", 'b', FlagKind::choice, "cpu|opencl|hexagon|qnn|onnxruntime", "cpu",
+     "device that runs the model", "HEXLM_BACKEND"},
+    threads_flag,
+    {"precision", 0, FlagKind::choice, "low|normal|high", "normal",
+     "high: float activations and cache; normal: int8 activations for integer weights, fp16 cache",
+     "HEXLM_PRECISION"},
+    {"memory", 0, FlagKind::choice, "low|normal|high", "low",
+     "low keeps weights as stored; the cpu backend offers no other", "HEXLM_MEMORY"},
+    {"context", 'c', FlagKind::integer, "N", "0", "tokens the cache can hold; 0 takes the model's maximum",
+     "HEXLM_CONTEXT", false, 0, 1e9},
+    {"chunk", 0, FlagKind::integer, "N", "512", "tokens per prefill step", "HEXLM_CHUNK", false, 1, 1e6},
+    {"no-verify", 0, FlagKind::toggle, "", "", "skip the checksums (package) or the NaN scan (checkpoint)",
+     "HEXLM_NO_VERIFY"},
+    config_flag,
+    quiet_flag,
+};
+
+const std::vector<Flag> sampling_flags = {
+    {"temperature", 0, FlagKind::number, "X", "(the model's)", "0 is greedy", "HEXLM_TEMPERATURE", false, 0},
+    {"top-k", 0, FlagKind::integer, "N", "(the model's)", "draw from the N best tokens; 0 is off",
+     "HEXLM_TOP_K", false, 0, 2147483647},
+    {"top-p", 0, FlagKind::number, "X", "(the model's)",
+     "draw from the fewest tokens with probability X together", "HEXLM_TOP_P", false, 0, 1},
+    {"min-p", 0, FlagKind::number, "X", "(the model's)",
+     "drop tokens below X times the best one's probability", "HEXLM_MIN_P", false, 0, 1},
+    {"repetition-penalty", 0, FlagKind::number, "X", "(the model's)",
+     "divides the logits of tokens in prompt and answer; 1 is off", "HEXLM_REPETITION_PENALTY", false, 0},
+    {"presence-penalty", 0, FlagKind::number, "X", "(the model's)",
+     "subtracted once from tokens of the answer; 0 is off", "HEXLM_PRESENCE_PENALTY", false, -2, 2},
+    {"frequency-penalty", 0, FlagKind::number, "X", "(the model's)",
+     "subtracted for each time a token is in the answer; 0 is off", "HEXLM_FREQUENCY_PENALTY", false, -2, 2},
+    {"seed", 0, FlagKind::integer, "N", "0", "the same seed gives the same answer", "HEXLM_SEED", false, 0,
+     9e18},
+};
+
+std::vector<Flag> join(std::initializer_list<std::vector<Flag>> groups) {
+  std::vector<Flag> all;
+  for (const std::vector<Flag>& group : groups) all.insert(all.end(), group.begin(), group.end());
+  return all;
+}
+
+const Positional model_positional = {"MODEL", "package or Hugging Face checkpoint folder"};
+
+Verb export_verb() {
+  return {
+      "export",
+      "Quantize a checkpoint and write it as a package.",
+      {{"CHECKPOINT", "Hugging Face checkpoint folder"}},
+      {output_folder_flag,
+       {"quant", 0, FlagKind::text, "SPEC", "w4g64",
+        "codec of the linears: f32, f16, bf16, w8, w4, w4g64, w8g128, …; suffix a: asymmetric",
+        "HEXLM_QUANT"},
+       {"lm-head", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the output head",
+        "HEXLM_LM_HEAD"},
+       {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the token table",
+        "HEXLM_EMBEDDING"},
+       {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq", "rtn",
+        "how codes are chosen; rtn exists so far", "HEXLM_METHOD"},
+       {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
+       {"verify", 0, FlagKind::toggle, "", "",
+        "re-open the package, check it and compare 64 tokens of logits with the checkpoint", "HEXLM_VERIFY"},
+       force_flag,
+       threads_flag,
+       format_flag("text|json|md|csv"),
+       config_flag,
+       quiet_flag},
+      {{"hexlm export Qwen3-0.6B -o qwen3-w4", "4-bit weights with the default codecs"},
+       {"hexlm export Qwen3-0.6B -o qwen3-w4 --quant w4g64 --dry-run",
+        "what would be written, and how large"},
+       {"hexlm export Qwen3-0.6B -o qwen3-w8 --quant w8g128 --verify", "8 bits, compared with the source"}}};
+}
+
+Verb run_verb() {
+  return {
+      "run",
+      "Answer a prompt; without one, on a terminal, chat.",
+      {model_positional, {"PROMPT", "text of the user's turn", false}},
+      join({{{"prompt", 'p', FlagKind::text, "TEXT", "", "the prompt; - reads it from stdin", ""},
+             ids_flag("token ids instead of a prompt: a JSON file, or a list such as 1,2,3"),
+             {"max-new-tokens", 'n', FlagKind::integer, "N", "512", "longest answer", "HEXLM_MAX_NEW_TOKENS",
+              false, 0, 1e9},
+             {"system", 0, FlagKind::text, "TEXT", "", "system message", "HEXLM_SYSTEM"},
+             {"raw", 0, FlagKind::toggle, "", "", "continue the prompt as it is, without the chat template",
+              "HEXLM_RAW"},
+             chat_template_flag,
+             {"chat-template-kwargs", 0, FlagKind::text, "JSON", "",
+              "more variables for the template, such as {\"enable_thinking\": false}",
+              "HEXLM_CHAT_TEMPLATE_KWARGS"},
+             {"stop", 0, FlagKind::text, "TEXT", "", "ends the answer, which does not contain it; repeatable",
+              "HEXLM_STOP", true},
+             {"ignore-eos", 0, FlagKind::toggle, "", "", "go on after an end token", "HEXLM_IGNORE_EOS"}},
+            sampling_flags,
+            {{"verbose", 'v', FlagKind::toggle, "", "", "timings on stderr", "HEXLM_VERBOSE"},
+             format_flag("text|json")},
+            model_flags}),
+      {{"hexlm run qwen3-w4 \"Why is the sky blue?\"", "one answer"},
+       {"hexlm run qwen3-w4", "a chat"},
+       {"hexlm run qwen3-w4 --raw -n 40 --temperature 0 \"Once upon a time\"", "continue a text, greedily"},
+       {"git diff | hexlm run qwen3-w4 -p - --system \"Summarize this change.\"", "a prompt from stdin"}}};
+}
+
+Verb logits_verb() {
+  return {
+      "logits",
+      "Run given token ids and write the logits.",
+      {model_positional},
+      join({{ids_flag("token ids (required): a JSON file, or a list such as 1,2,3"),
+             {"output", 'o', FlagKind::path, "FILE", "", "safetensors file to write (required)", ""},
+             {"last", 0, FlagKind::integer, "N", "(all)", "write only the last N rows of logits", "", false,
+              1, 1e9},
+             {"hidden", 0, FlagKind::toggle, "", "",
+              "also write hidden.i [T, hidden], the input of layer i; the last is after the final norm", ""},
+             format_flag("text|json|md|csv")},
+            model_flags}),
+      {{"hexlm logits Qwen3-0.6B --ids ids.json -o out.safetensors --precision high",
+        "logits [T, vocabulary]"},
+       {"hexlm logits qwen3-w4 --ids 9707,11,1879 -o out.safetensors --last 1 --hidden",
+        "the last row, and every layer's input"}}};
+}
+
+Verb tokenize_verb() {
+  return {
+      "tokenize",
+      "Turn text into token ids, ids into text, or chat messages into both.",
+      {{"MODEL", "any folder with a tokenizer.json"}},
+      {{"text", 0, FlagKind::text, "TEXT", "", "text to encode", ""},
+       {"file", 0, FlagKind::path, "FILE", "", "file to encode whole; - reads stdin", ""},
+       ids_flag("ids to decode: a JSON file, or a list such as 1,2,3"),
+       {"jsonl", 0, FlagKind::path, "FILE", "",
+        "a line in, a line out: {\"text\"}, {\"ids\"} or a template context {\"messages\", …}; - reads stdin",
+        ""},
+       {"add-special-tokens", 0, FlagKind::toggle, "", "", "add what the tokenizer puts around a text (BOS)",
+        ""},
+       {"skip-special-tokens", 0, FlagKind::toggle, "", "", "leave special tokens out of decoded text", ""},
+       chat_template_flag,
+       format_flag("text|json"),
+       config_flag,
+       quiet_flag},
+      {{"hexlm tokenize qwen3-w4 --text \"Hello\"", "ids"},
+       {"hexlm tokenize qwen3-w4 --ids \"[9707, 11]\"", "text"},
+       {"hexlm tokenize qwen3-w4 --jsonl chats.jsonl", "rendered chats and their ids, a line each"}}};
+}
+
+Verb perplexity_verb() {
+  return {"perplexity",
+          "Score a text: exp of the mean negative log likelihood of its tokens.",
+          {model_positional},
+          join({{{"text", 0, FlagKind::path, "FILE", "", "UTF-8 text file (required)", ""},
+                 {"window", 0, FlagKind::integer, "N", "512",
+                  "tokens per window; windows do not overlap and each one's first token is not scored",
+                  "HEXLM_WINDOW", false, 2, 1e9},
+                 format_flag("text|json|md|csv")},
+                model_flags}),
+          {{"hexlm perplexity Qwen3-0.6B --text heldout.txt --precision high", "the float baseline"},
+           {"hexlm perplexity qwen3-w4 --text heldout.txt --format json", "what quantization costs"}}};
+}
+
+Verb inspect_verb() {
+  return {"inspect",
+          "Show what a model holds: tensors, codecs, sizes, graph, memory.",
+          {model_positional},
+          {{"graph", 0, FlagKind::toggle, "", "", "print the graph, a line a node", ""},
+           {"context", 'c', FlagKind::integer, "N", "(the model's)", "forecast memory for N tokens",
+            "HEXLM_CONTEXT", false, 1, 1e9},
+           threads_flag,
+           {"no-verify", 0, FlagKind::toggle, "", "",
+            "skip the checksums (package) or the NaN scan (checkpoint)", "HEXLM_NO_VERIFY"},
+           format_flag("text|json|md|csv|jsonl"),
+           config_flag,
+           quiet_flag},
+          {{"hexlm inspect qwen3-w4", "tensors and sizes"},
+           {"hexlm inspect qwen3-w4 --graph", "the graph, a line a node"},
+           {"hexlm inspect qwen3-w4 --context 32768", "memory with a long context"}}};
+}
+
+Verb synth_verb() {
+  return {"synth",
+          "Write a checkpoint of a given shape with random weights, to measure speed and memory.",
+          {{"CONFIG", "config.json, or a folder that holds one"}},
+          {output_folder_flag,
+           {"seed", 0, FlagKind::integer, "N", "0", "the same seed gives the same bytes", "HEXLM_SEED", false,
+            0, 9e18},
+           {"dtype", 0, FlagKind::choice, "f32|f16|bf16", "bf16", "how weights are stored", "HEXLM_DTYPE"},
+           force_flag,
+           threads_flag,
+           format_flag("text|json"),
+           config_flag,
+           quiet_flag},
+          {{"hexlm synth configs/qwen2.5-0.5b -o /tmp/qwen2.5-0.5b", "a checkpoint of that shape"}}};
+}
+
+Verb bench_verb() {
+  return {
+      "bench",
+      "Measure prefill and decode speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 tokens).",
+      {model_positional},
+      join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
+              "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
+             {"generated-tokens", 'n', FlagKind::integers, "N,…", "64", "lengths to decode; 0 for none",
+              "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
+             {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
+              false, 0, 1e9},
+             {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
+              "HEXLM_REPETITIONS", false, 1, 10000},
+             format_flag("text|json|md|csv|jsonl")},
+            model_flags}),
+      {{"hexlm bench qwen3-w4 --threads 2", "pp512 and tg64"},
+       {"hexlm bench qwen3-w4 -p 512,84 -n 64 -d 0,512 -r 3 --format md", "a table to paste"}}};
+}
+
+Verb version_verb() {
+  return {"version",
+          "Print the version, the compiler, the kernel sets and this processor's features.",
+          {},
+          {format_flag("text|json")},
+          {{"hexlm version --format json", "for bug reports"}}};
+}
+
+}  // namespace
+
+const Flag* Verb::find_flag(std::string_view flag_name) const {
+  const auto found = std::find_if(flags.begin(), flags.end(),
+                                  [flag_name](const Flag& flag) { return flag.name == flag_name; });
+  return found == flags.end() ? nullptr : &*found;
+}
+
+const std::vector<Verb>& verbs() {
+  static const std::vector<Verb> all = {export_verb(),   run_verb(),        logits_verb(),
+                                        tokenize_verb(), perplexity_verb(), inspect_verb(),
+                                        synth_verb(),    bench_verb(),      version_verb()};
+  return all;
+}
+
+const Verb* find_verb(std::string_view name) {
+  const auto found =
+      std::find_if(verbs().begin(), verbs().end(), [name](const Verb& verb) { return verb.name == name; });
+  return found == verbs().end() ? nullptr : &*found;
+}
+
+std::string setting_key(std::string_view flag_name) {
+  std::string key(flag_name);
+  std::replace(key.begin(), key.end(), '-', '_');
+  return key;
+}
+
+const std::vector<std::string>& setting_keys() {
+  static const std::vector<std::string> keys = [] {
+    std::vector<std::string> all;
+    for (const Verb& verb : verbs()) {
+      for (const Flag& flag : verb.flags) {
+        if (!flag.environment.empty() && flag.name != "config") all.push_back(setting_key(flag.name));
+      }
+    }
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+    return all;
+  }();
+  return keys;
+}
+
+}  // namespace hexlm::tool

@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include "base/text.hpp"
+#include "graph/graph.hpp"
+#include "hexlm/common.hpp"
+#include "hexlm/verbs.hpp"
+
+namespace hexlm::tool {
+namespace {
+
+/// What a session with a context of that many tokens keeps, apart from the program itself.
+struct Forecast {
+  int64_t context = 0;
+  uint64_t weights = 0;
+  uint64_t cache_half = 0;   ///< precision normal and low
+  uint64_t cache_float = 0;  ///< precision high
+  uint64_t recurrent = 0;    ///< convolution inputs and delta-net states, float at every precision
+};
+
+uint64_t product(const std::vector<int64_t>& dims) {
+  uint64_t count = 1;
+  for (const int64_t dim : dims) count *= static_cast<uint64_t>(dim);
+  return count;
+}
+
+Forecast forecast(const Model& model, int64_t context) {
+  Forecast result;
+  result.context = context;
+  result.weights = model.weight_bytes();
+  for (const State& state : model.graph()->states()) {
+    const uint64_t elements = product(state.dims);
+    if (state.kind == State::Kind::key_value_cache) {
+      const uint64_t entries = 2 * elements * static_cast<uint64_t>(context);  // keys and values
+      result.cache_half += entries * 2;
+      result.cache_float += entries * sizeof(float);
+    } else {
+      result.recurrent += elements * sizeof(float);
+    }
+  }
+  return result;
+}
+
+Json to_json(const Forecast& forecast) {
+  return {{"context", forecast.context},
+          {"weights_bytes", forecast.weights},
+          {"cache_bytes",
+           {{"low", forecast.cache_half}, {"normal", forecast.cache_half}, {"high", forecast.cache_float}}},
+          {"recurrent_state_bytes", forecast.recurrent},
+          {"total_bytes",
+           {{"low", forecast.weights + forecast.cache_half + forecast.recurrent},
+            {"normal", forecast.weights + forecast.cache_half + forecast.recurrent},
+            {"high", forecast.weights + forecast.cache_float + forecast.recurrent}}}};
+}
+
+Status add_tensors(const Model& model, Report& report) {
+  report.table.columns = {{"tensor"}, {"shape"}, {"role"}, {"codec"}, {"bytes", true}};
+  Json tensors = Json::array();
+  for (const Parameter& parameter : model.graph()->parameters()) {
+    HEXLM_ASSIGN(const WeightView weight, model.weights()->find(parameter.name));
+    tensors.push_back({{"name", parameter.name},
+                       {"shape", weight.shape},
+                       {"role", to_string(parameter.role)},
+                       {"codec", to_string(weight.codec)},
+                       {"bytes", weight.stored_bytes()}});
+    report.table.rows.push_back({parameter.name, format_shape(weight.shape),
+                                 std::string(to_string(parameter.role)), to_string(weight.codec),
+                                 std::to_string(weight.stored_bytes())});
+  }
+  report.json["tensors"] = std::move(tensors);
+  return {};
+}
+
+Json nodes_json(const Graph& graph) {
+  Json nodes = Json::array();
+  for (const Node& node : graph.nodes()) {
+    Json inputs = Json::array();
+    for (const ValueId id : node.inputs) inputs.push_back(graph.value(id).name);
+    Json parameters = Json::array();
+    for (const ParameterId id : node.parameters) parameters.push_back(graph.parameter(id).name);
+    nodes.push_back({{"name", node.name},
+                     {"op", op_name(node.op)},
+                     {"inputs", std::move(inputs)},
+                     {"parameters", std::move(parameters)},
+                     {"shape", to_string(graph.value(node.output).shape)}});
+  }
+  return nodes;
+}
+
+std::string summary_of(const Model& model, const Forecast& memory) {
+  const TextConfig& text = model.config().text;
+  std::string lines;
+  const auto add = [&lines](std::string_view key, const std::string& value) {
+    lines += fmt::format("{:<16}{}\n", key, value);
+  };
+  add("model", model.folder());
+  add("kind", model.is_package() ? "package" : "checkpoint");
+  add("architecture", fmt::format("{} ({} layers, hidden {}, vocabulary {})", model.config().model_type,
+                                  text.layers, text.hidden_size, text.vocabulary_size));
+  add("parameters", std::to_string(model.parameter_count()));
+  add("weights",
+      fmt::format("{}, {:.3f} bits per weight", format_bytes(memory.weights), model.bits_per_weight()));
+  add("tokenizer", model.tokenizer() == nullptr ? "none" : fmt::format("{} ids", model.tokenizer()->size()));
+  add("chat template", model.chat_template() != nullptr ? "yes" : "none");
+  add("memory",
+      fmt::format("{} for {} tokens: weights {}, cache {} (precision high: {}), recurrent states {}",
+                  format_bytes(memory.weights + memory.cache_half + memory.recurrent), memory.context,
+                  format_bytes(memory.weights), format_bytes(memory.cache_half),
+                  format_bytes(memory.cache_float), format_bytes(memory.recurrent)));
+  return lines + "\n";
+}
+
+}  // namespace
+
+Result<int> run_inspect(Arguments& arguments) {
+  HEXLM_ASSIGN(const auto model, open_model(arguments));
+  const Format format = format_of(arguments);
+  if (arguments.toggle("graph") && format == Format::text) {
+    print(dump(*model->graph()));
+    return 0;
+  }
+  const int64_t context = arguments.integer("context");
+  const int64_t limit = model->config().text.max_positions;
+  if (context > limit) {
+    return fail(ErrorCode::usage,
+                fmt::format("--context {} is more than the model's {} positions", context, limit));
+  }
+  const Forecast memory = forecast(*model, context == 0 ? limit : context);
+  Report report;
+  report.json = {{"architecture", model->config().model_type},
+                 {"kind", model->is_package() ? "package" : "checkpoint"},
+                 {"parameters", model->parameter_count()},
+                 {"bits_per_weight", model->bits_per_weight()},
+                 {"bytes", memory.weights},
+                 {"memory", to_json(memory)}};
+  HEXLM_TRY(add_tensors(*model, report));
+  report.json["nodes"] = nodes_json(*model->graph());
+  report.rows_key = arguments.toggle("graph") ? "nodes" : "tensors";
+  report.summary = summary_of(*model, memory);
+  print(report, format);
+  return 0;
+}
+
+}  // namespace hexlm::tool

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.hpp"
+#include "formats/json.hpp"
+#include "hexlm/arguments.hpp"
+
+namespace hexlm::tool {
+
+enum class Format { text, json, md, csv, jsonl };
+Format format_of(const Arguments& arguments);
+
+struct Column {
+  std::string title;
+  bool number = false;  ///< aligned right
+};
+
+struct Table {
+  std::vector<Column> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+
+std::string to_text(const Table& table);
+std::string to_markdown(const Table& table);
+/// RFC 4180: fields with a comma, quote or line break are quoted.
+std::string to_csv(const Table& table);
+/// Indented by two; bytes that are no UTF-8 become U+FFFD.
+std::string to_text(const Json& json);
+
+/// What a verb prints: the whole as JSON, and for people a summary and a table.
+struct Report {
+  Json json;
+  std::string rows_key;  ///< the JSON array that `jsonl` prints a line each; "" for none
+  std::string summary;   ///< lines above the table, `text` only
+  Table table;
+};
+void print(const Report& report, Format format);
+
+/// Writes to stdout. Failures stick to the stream: `stdout_works` and the program's end look at it.
+void print(std::string_view text);
+bool stdout_works();
+/// A note for people on stderr, unless --quiet.
+void note(std::string_view text);
+
+/// `error: …` and `hint: …` on stderr, and with `json` the error object on stdout.
+void print_error(const Error& error, bool json);
+
+}  // namespace hexlm::tool
