@@ -1,0 +1,58 @@
+#include "evaluation/bench.hpp"
+
+#include <cmath>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/tiny_model.hpp"
+
+namespace hexlm {
+namespace {
+
+std::vector<std::string> names(const BenchResult& result) {
+  std::vector<std::string> all;
+  for (const BenchRow& row : result.rows) all.push_back(row.name);
+  return all;
+}
+
+TEST(Bench, MeasuresEveryCombination) {
+  const auto session = open_session(open_tiny_model(), high_precision());
+  ASSERT_TRUE(session);
+  const auto result = bench(*session, {{16, 8}, {3}, {0, 10}, 3});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_THAT(names(*result), testing::ElementsAre("pp16", "pp8", "tg3", "pp16@d10", "pp8@d10", "tg3@d10"));
+  EXPECT_GT(result->ttft_s, 0);
+  for (const BenchRow& row : result->rows) {
+    ASSERT_EQ(row.samples.size(), 3U);
+    double sum = 0;
+    for (const double sample : row.samples) {
+      EXPECT_GT(sample, 0);
+      sum += sample;
+    }
+    EXPECT_NEAR(row.mean, sum / 3, 1e-9 * row.mean);
+    double squares = 0;
+    for (const double sample : row.samples) squares += (sample - row.mean) * (sample - row.mean);
+    EXPECT_NEAR(row.stddev, std::sqrt(squares / 2), 1e-6 * row.mean);
+    EXPECT_EQ(testing::Matches(testing::Contains(row.median))(row.samples), true);
+  }
+}
+
+TEST(Bench, ZeroStandsForNone) {
+  const auto session = open_session(open_tiny_model(), high_precision());
+  const auto result = bench(*session, {{0}, {2}, {0}, 1});
+  ASSERT_TRUE(result);
+  EXPECT_THAT(names(*result), testing::ElementsAre("tg2"));
+  EXPECT_EQ(result->rows[0].stddev, 0);
+}
+
+TEST(Bench, RefusesWhatDoesNotFit) {
+  SessionOptions options = high_precision();
+  options.context = 32;
+  const auto session = open_session(open_tiny_model(), options);
+  EXPECT_EQ(bench(*session, {{20}, {4}, {16}, 1}).error().code, ErrorCode::limit);
+  EXPECT_EQ(bench(*session, {{20}, {4}, {0}, 0}).error().code, ErrorCode::usage);
+  EXPECT_EQ(bench(*session, {{-1}, {4}, {0}, 1}).error().code, ErrorCode::usage);
+}
+
+}  // namespace
+}  // namespace hexlm
