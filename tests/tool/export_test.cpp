@@ -1,0 +1,155 @@
+#include <filesystem>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tool/program.hpp"
+
+namespace hexlm {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+double perplexity_of(const std::string& model) {
+  const auto result = run_hexlm({"perplexity", model, "--text", test_data("models/tiny-vl/eval/heldout.txt"),
+                                 "--precision", "high", "--format", "json"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  return result.json()["perplexity"].get<double>();
+}
+
+/// transformers' float perplexity of the held-out text.
+constexpr double float_perplexity = 55.61915262132735;
+
+struct Quality {
+  const char* codec;
+  double least_bits;
+  double most_bits;
+  double allowed_increase;  ///< of the perplexity, relative
+};
+
+class ExportQuality : public testing::TestWithParam<Quality> {};
+
+TEST_P(ExportQuality, StaysWithinItsBudget) {
+  const TemporaryFolder folder;
+  const std::string package = folder.file("package");
+  const auto result = run_hexlm({"export", tiny_model(), "-o", package, "--quant", GetParam().codec,
+                                 "--lm-head", GetParam().codec, "--verify", "--format", "json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = result.json();
+  EXPECT_EQ(json["package"], package);
+  EXPECT_GT(json["bytes"].get<uint64_t>(), 0U);
+  EXPECT_GE(json["bits_per_weight"].get<double>(), GetParam().least_bits);
+  EXPECT_LE(json["bits_per_weight"].get<double>(), GetParam().most_bits);
+  EXPECT_GT(json["tensors"].size(), 80U);
+  EXPECT_GT(json["peak_memory_bytes"].get<uint64_t>(), 0U);
+  EXPECT_TRUE(json["seconds"].is_number());
+  EXPECT_EQ(json["verification"]["verdict"], "pass");
+  EXPECT_EQ(json["verification"]["tokens"], 64);
+  EXPECT_LE(perplexity_of(package), float_perplexity * (1 + GetParam().allowed_increase));
+
+  const Json inspected = run_hexlm({"inspect", package, "--format", "json"}).json();
+  EXPECT_EQ(inspected["kind"], "package");
+  EXPECT_DOUBLE_EQ(inspected["bits_per_weight"].get<double>(), json["bits_per_weight"].get<double>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, ExportQuality,
+                         testing::Values(Quality{"w8g128", 8, 8.6, 0.001}, Quality{"w4g64", 4.2, 4.9, 0.05}),
+                         [](const auto& info) { return std::string(info.param.codec); });
+
+TEST(Export, LosslessCodecsReproduceTheLogits) {
+  const TemporaryFolder folder;
+  for (const char* codec : {"f32", "bf16"}) {
+    const auto result =
+        run_hexlm({"export", reference_checkpoint("qwen3"), "-o", folder.file(codec), "--quant", codec,
+                   "--lm-head", codec, "--embedding", codec, "--verify", "--format", "json"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    const Json verification = result.json()["verification"];
+    EXPECT_LE(verification["relative_error"].get<double>(), 1e-5);
+    EXPECT_EQ(verification["top1_agreement"], 1.0);
+    EXPECT_DOUBLE_EQ(verification["allowed_relative_error"].get<double>(), 1e-5);
+  }
+}
+
+class ExportArchitecture : public testing::TestWithParam<const char*> {};
+
+TEST_P(ExportArchitecture, VerifiesWithTheDefaults) {
+  const TemporaryFolder folder;
+  const auto result =
+      run_hexlm({"export", reference_checkpoint(GetParam()), "-o", folder.file("package"), "--verify"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("bits per weight"));
+  EXPECT_THAT(result.out, HasSubstr("verified: checksums match"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, ExportArchitecture,
+                         testing::Values("qwen2_tied", "qwen2_untied_sharded", "qwen2_yarn", "qwen3",
+                                         "qwen3_moe", "llama3", "qwen3_5_text"));
+
+TEST(Export, DryRunWritesNothing) {
+  const TemporaryFolder folder;
+  const auto text =
+      run_hexlm({"export", tiny_model(), "-o", folder.file("package"), "--quant", "w4g64", "--dry-run"});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, StartsWith("tensor"));
+  EXPECT_THAT(text.out, HasSubstr("layers.0.mlp.down_proj.weight"));
+  EXPECT_THAT(text.out, HasSubstr("bits per weight"));
+  EXPECT_THAT(text.out, HasSubstr("peak memory about"));
+  EXPECT_THAT(text.out, HasSubstr("free on the disk"));
+  EXPECT_EQ(folder.entries(), 0U);
+  const Json json =
+      run_hexlm({"export", tiny_model(), "-o", folder.file("package"), "--dry-run", "--format", "json"})
+          .json();
+  EXPECT_EQ(json["dry_run"], true);
+  EXPECT_GT(json["free_disk_bytes"].get<uint64_t>(), 0U);
+  EXPECT_GT(json["peak_memory_bytes"].get<uint64_t>(), 0U);
+  uint64_t bytes = 0;
+  for (const Json& tensor : json["tensors"]) bytes += tensor["bytes"].get<uint64_t>();
+  EXPECT_EQ(json["bytes"], bytes);
+  EXPECT_EQ(run_hexlm({"export", tiny_model(), "--dry-run"}).code, 0);  // without an output, too
+}
+
+TEST(Export, ReplacesOnlyWhenAsked) {
+  const TemporaryFolder folder;
+  const std::string package = folder.file("package");
+  ASSERT_EQ(run_hexlm({"export", reference_checkpoint("qwen3"), "-o", package}).code, 0);
+  const auto refused = run_hexlm({"export", reference_checkpoint("qwen3"), "-o", package});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("package"));
+  EXPECT_EQ(
+      run_hexlm({"export", reference_checkpoint("qwen3"), "-o", package, "--force", "--quant", "f16"}).code,
+      0);
+  EXPECT_EQ(folder.entries(), 1U);
+}
+
+TEST(Export, RecordsItsCommandLine) {
+  const TemporaryFolder folder;
+  const std::string package = folder.file("package");
+  ASSERT_EQ(run_hexlm({"export", reference_checkpoint("qwen3"), "-o", package, "--quant", "w8"}).code, 0);
+  const Json manifest = *read_json(package + "/manifest.json");
+  EXPECT_THAT(manifest.dump(), HasSubstr(R"("hexlm","export")"));
+  EXPECT_THAT(manifest.dump(), HasSubstr(R"("--quant","w8")"));
+}
+
+TEST(Export, MethodsThatAreNotThereAreUnsupported) {
+  const auto result = run_hexlm({"export", tiny_model(), "-o", "x", "--method", "awq", "--format", "json"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_EQ(result.json()["error"]["code"], "unsupported");
+  EXPECT_EQ(run_hexlm({"export", tiny_model(), "-o", "x", "--method", "magic"}).code, 2);
+}
+
+TEST(Export, TheTinyModelStillAnswersAtFourBits) {
+  const TemporaryFolder folder;
+  const std::string package = folder.file("package");
+  ASSERT_EQ(run_hexlm({"export", tiny_model(), "-o", package, "--quant", "w4g64"}).code, 0);
+  const auto result =
+      run_hexlm({"run", package, "Extract the order as JSON: Han Meimei wants 20 black cups sent to Paris.",
+                 "--temperature", "0"});
+  EXPECT_EQ(result.code, 0) << result.err;
+  const auto answer = parse_json(result.out, "answer");
+  ASSERT_TRUE(answer) << result.out;
+  EXPECT_EQ((*answer)["count"], 20);
+  EXPECT_EQ((*answer)["city"], "Paris");
+}
+
+}  // namespace
+}  // namespace hexlm
