@@ -19,8 +19,8 @@ size_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& 
 
 /// At the prompt there is nothing to stop: Ctrl-C ends the program there.
 bool read_line(std::string& line) {
-  std::fputs("> ", stderr);
   std::signal(SIGINT, SIG_DFL);
+  std::fputs("> ", stderr);
   const bool read = static_cast<bool>(std::getline(std::cin, line));
   install_interrupt_handler();
   return read;
