@@ -38,8 +38,7 @@ class MergeTable {
   static constexpr uint64_t empty_slot = ~uint64_t{0};
   static uint64_t hash_of(uint64_t key) { return key * 0x9E3779B97F4A7C15; }  // 2^64 / golden ratio
   /// Most pairs asked for have no rank. A filter of 2^20 bits (128 KiB) stays in cache and answers for six of
-  /// seven of them with Qwen3's 151,387 merges, where the slots (2 MiB) would miss: encoding gains about 15
-  /// %.
+  /// seven of them with Qwen3's 151,387 merges, where the slots (2 MiB) would miss: encoding gains 15 %.
   static size_t filter_word(uint64_t hash) { return hash >> 50; }
   static uint64_t filter_bit(uint64_t hash) { return uint64_t{1} << (hash >> 44 & 63); }
   void grow(size_t slots);
