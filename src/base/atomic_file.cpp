@@ -31,11 +31,6 @@ tl::unexpected<Error> write_failure(const std::string& path, std::string_view ac
 }
 
 /// The rename itself becomes durable with its folder. A file system that cannot sync folders still works.
-void sync_folder(const std::string& path) {
-  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.valid()) ::fsync(folder.get());
-}
-
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)

@@ -21,11 +21,6 @@ std::string without_trailing_slashes(std::string path) {
   return path;
 }
 
-void sync_folder(const std::string& path) {
-  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.valid()) ::fsync(folder.get());
-}
-
 void remove_tree(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);

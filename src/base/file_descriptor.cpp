@@ -56,4 +56,9 @@ Result<FileDescriptor> open_regular_file(const std::string& path) {
   return descriptor;
 }
 
+void sync_folder(const std::string& path) {
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.valid()) ::fsync(folder.get());
+}
+
 }  // namespace hexlm

@@ -26,6 +26,8 @@ class FileDescriptor {
 
 /// Opens a regular file for reading. Errors: bad_input when it is missing, not a regular file or unreadable.
 Result<FileDescriptor> open_regular_file(const std::string& path);
+/// Flushes a folder's entries to disk, so that a rename in it survives a power cut. Best effort.
+void sync_folder(const std::string& path);
 /// What `errno`'s value means, in words ("No space left on device").
 std::string system_reason(int error_number);
 /// limit for a full disk, quota, file size or memory limit; runtime for anything else.

@@ -27,11 +27,6 @@ constexpr int64_t largest_expert_total = int64_t{1} << 17;
 constexpr int64_t largest_token = largest_vocabulary;
 constexpr size_t largest_stop_list = 1024;
 
-const Json* member(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
 class ConfigParser {
  public:
   ConfigParser(const Json& json, const std::string& origin, const ModelFamily& family, const Json& text,

@@ -151,4 +151,9 @@ std::vector<std::string> ConfigReader::strings(std::string_view key, size_t limi
   return {};
 }
 
+const Json* member(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
 }  // namespace hexlm

@@ -60,6 +60,8 @@ class ConfigReader {
   Status status_;
 };
 
+/// The value of `key`, or nullptr when it is missing or null.
+const Json* member(const Json& object, const char* key);
 /// A JSON value for a message: at most 60 bytes of its text.
 std::string shortened(const Json& value);
 

@@ -13,11 +13,6 @@ constexpr double largest_theta = 1e15;
 constexpr double largest_factor = 1e6;
 constexpr int64_t largest_context = int64_t{1} << 31;
 
-const Json* member(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found == object.end() || found->is_null() ? nullptr : &*found;
-}
-
 class RopeParser {
  public:
   RopeParser(const Json& text, const std::string& prefix, const std::string& origin,
