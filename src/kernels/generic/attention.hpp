@@ -124,11 +124,9 @@ class AttentionTile {
     const int64_t count = least(attention_entries, visible_[row + Rows - 1] - entry);
     int64_t channel = 0;
     for (; channel + 2 * Vector::lanes <= head_dim_; channel += 2 * Vector::lanes) {
-      gather<Rows, 2>(row, entry, count, channel, Vector::lanes, kept);
+      gather<Rows, true>(row, entry, count, channel, kept);
     }
-    for (; channel < head_dim_; channel += Vector::lanes) {
-      gather<Rows, 1>(row, entry, count, channel, least(Vector::lanes, head_dim_ - channel), kept);
-    }
+    if (channel < head_dim_) gather<Rows, false>(row, entry, count, channel, kept);
   }
 
   /// scores_ = scale · query · key for two vectors of entries from `first`.
@@ -182,45 +180,60 @@ class AttentionTile {
     return factors[0];
   }
 
-  /// sums = sums · kept + Σ weight · value for `Parts` vectors of channels, the last `channels` long.
-  template <int Rows, int Parts>
-  [[gnu::noinline]] void gather(int64_t row, int64_t entry, int64_t count, int64_t channel, int64_t channels,
+  /// Two neighbouring vectors of channels, of which head_dim may have fewer when not Whole.
+  template <bool Whole>
+  struct ChannelPair {
+    int64_t left;  ///< channels of the first vector
+    int64_t right;
+    Vector first(const float* from) const {
+      return Whole ? Vector::load(from) : Vector::load_some(from, left);
+    }
+    Vector second(const float* from) const {
+      return Whole ? Vector::load(from + Vector::lanes) : Vector::load_some(from + Vector::lanes, right);
+    }
+    void store(Vector a, Vector b, float* to) const {
+      if constexpr (Whole) {
+        a.store(to);
+        b.store(to + Vector::lanes);
+      } else {
+        a.store_some(to, left);
+        b.store_some(to + Vector::lanes, right);
+      }
+    }
+  };
+
+  /// sums = sums · kept + Σ weight · value for two vectors of channels from `channel`.
+  template <int Rows, bool Whole>
+  [[gnu::noinline]] void gather(int64_t row, int64_t entry, int64_t count, int64_t channel,
                                 const float* kept) {
-    Vector sums[Rows][Parts];
-    const bool whole = Parts > 1 || channels == Vector::lanes;
-    unroll<Rows>([&](auto i) __attribute__((always_inline)) {
-      const float* from = sums_ + (row + i) * head_dim_ + channel;
-      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
-        sums[i][part] = Vector(kept[i]) * (whole ? Vector::load(from + part * Vector::lanes)
-                                                 : Vector::load_some(from + part * Vector::lanes, channels));
-      });
-    });
+    const int64_t left = least(Vector::lanes, head_dim_ - channel);
+    const ChannelPair<Whole> pair{left, least(Vector::lanes, head_dim_ - channel - left)};
+    float* sums = sums_ + row * head_dim_ + channel;
+    Vector first[Rows];
+    Vector second[Rows];
     const float* weights = scores_ + row * attention_entries;
     for (int64_t e = 0; e < count; ++e) {
       fetch_ahead(arguments_.values, entry + e, channel);
-      Vector values[Parts];
-      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
-        const int64_t at = channel + part * Vector::lanes;
-        values[part] = whole ? reader_.load(arguments_.values, entry + e, at)
-                             : reader_.load_some(arguments_.values, entry + e, at, channels);
-      });
+      const Vector a = value<Whole>(entry + e, channel, pair.left);
+      const Vector b = value<Whole>(entry + e, channel + Vector::lanes, pair.right);
       unroll<Rows>([&](auto i) __attribute__((always_inline)) {
         const Vector weight(weights[i * attention_entries + e]);
-        unroll<Parts>([&](auto part) __attribute__((always_inline)) {
-          sums[i][part] = Vector::fma(weight, values[part], sums[i][part]);
-        });
+        first[i] = Vector::fma(weight, a, first[i]);
+        second[i] = Vector::fma(weight, b, second[i]);
       });
     }
     unroll<Rows>([&](auto i) __attribute__((always_inline)) {
-      float* to = sums_ + (row + i) * head_dim_ + channel;
-      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
-        if (whole) {
-          sums[i][part].store(to + part * Vector::lanes);
-        } else {
-          sums[i][part].store_some(to + part * Vector::lanes, channels);
-        }
-      });
+      float* to = sums + i * head_dim_;
+      const Vector factor(kept[i]);
+      pair.store(Vector::fma(factor, pair.first(to), first[i]),
+                 Vector::fma(factor, pair.second(to), second[i]), to);
     });
+  }
+
+  template <bool Whole>
+  Vector value(int64_t entry, int64_t channel, int64_t count) const {
+    return Whole ? reader_.load(arguments_.values, entry, channel)
+                 : reader_.load_some(arguments_.values, entry, channel, count);
   }
 
   void finish(int64_t row) {
