@@ -23,9 +23,9 @@ std::string_view to_string(Precision precision);
 struct PlanOptions {
   int threads = 1;
   Precision precision = Precision::normal;
-  int64_t max_tokens = 512;    ///< largest T of one run
-  int64_t max_rows = 512;      ///< largest R of one run
-  int64_t context = 4096;      ///< tokens the state can hold
+  int64_t max_tokens = 512;  ///< largest T of one run
+  int64_t max_rows = 512;    ///< largest R of one run
+  int64_t context = 4096;    ///< tokens the state can hold
 };
 
 /// Yes, or the reason why not (shown by `check` and in placement errors).
@@ -42,9 +42,9 @@ class Observer {
                      const SymbolValues& symbols) = 0;
 };
 
-/// A copy of what cannot be recomputed from the cache: recurrent states and the length. Restorable to the state
-/// set that made it, for as long as the first `length` cache entries have not been overwritten; `restore` checks
-/// and refuses otherwise.
+/// A copy of what cannot be recomputed from the cache: recurrent states and the length. Restorable to the
+/// state set that made it, for as long as the first `length` cache entries have not been overwritten;
+/// `restore` checks and refuses otherwise.
 class StateSnapshot {
  public:
   virtual ~StateSnapshot() = default;

@@ -6,8 +6,8 @@ namespace hexlm {
 
 /// Instruction sets that both the processor and the operating system support, read once.
 struct CpuFeatures {
-  bool avx2 = false;         ///< with FMA and F16C
-  bool avx512 = false;       ///< F, BW, DQ, VL
+  bool avx2 = false;    ///< with FMA and F16C
+  bool avx512 = false;  ///< F, BW, DQ, VL
   bool avx512_vnni = false;
   bool neon = false;
   bool dotprod = false;

@@ -2,9 +2,8 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
-
 #include <tl/expected.hpp>
+#include <utility>
 
 namespace hexlm {
 
@@ -46,11 +45,11 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::stri
 #define HEXLM_CONCATENATE(a, b) HEXLM_CONCATENATE_(a, b)
 
 /// Returns the error of `expression` (a Status or Result) from the enclosing function, if it holds one.
-#define HEXLM_TRY(expression)                                                         \
-  do {                                                                                \
-    if (auto hexlm_status = (expression); !hexlm_status) {                            \
-      return ::tl::unexpected<::hexlm::Error>(std::move(hexlm_status).error());       \
-    }                                                                                 \
+#define HEXLM_TRY(expression)                                                   \
+  do {                                                                          \
+    if (auto hexlm_status = (expression); !hexlm_status) {                      \
+      return ::tl::unexpected<::hexlm::Error>(std::move(hexlm_status).error()); \
+    }                                                                           \
   } while (false)
 
 /// `HEXLM_ASSIGN(auto value, function());` binds the value of a Result or returns its error.
@@ -58,8 +57,8 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string message, std::stri
   HEXLM_ASSIGN_(HEXLM_CONCATENATE(hexlm_result_, __LINE__), declaration, expression)
 // The arguments are a declaration and a name: neither can stand in parentheses.
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define HEXLM_ASSIGN_(result, declaration, expression)                                \
-  auto result = (expression);                                                         \
-  if (!result) return ::tl::unexpected<::hexlm::Error>(std::move(result).error());    \
+#define HEXLM_ASSIGN_(result, declaration, expression)                             \
+  auto result = (expression);                                                      \
+  if (!result) return ::tl::unexpected<::hexlm::Error>(std::move(result).error()); \
   declaration = *std::move(result)
 // NOLINTEND(bugprone-macro-parentheses)

@@ -15,8 +15,8 @@ namespace hexlm {
 /// consecutive input channels, an fp16 scale Δ:
 ///   symmetric:  w = Δ · (q − 2^(bits−1))
 ///   asymmetric: w = Δ · q + offset          (offset fp16; spec D.1 form (b): −Δ·zero point)
-/// `group` 0 means one group per row. When `group` does not divide the columns, the last group of every row is
-/// shorter; nothing is padded.
+/// `group` 0 means one group per row. When `group` does not divide the columns, the last group of every row
+/// is shorter; nothing is padded.
 struct Codec {
   enum class Kind : uint8_t { f32, f16, bf16, integer };
   Kind kind = Kind::f32;

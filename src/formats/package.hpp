@@ -1,10 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
-
-#include <nlohmann/json.hpp>
 
 #include "formats/codec.hpp"
 #include "formats/safetensors.hpp"
@@ -18,17 +17,18 @@ inline constexpr size_t package_alignment = 128;
 
 /// One weight of a package, as the manifest lists it.
 struct PackageTensor {
-  std::string name;               ///< canonical parameter name
-  std::string file;               ///< "weights.safetensors" or "vision.safetensors"
+  std::string name;  ///< canonical parameter name
+  std::string file;  ///< "weights.safetensors" or "vision.safetensors"
   Codec codec;
-  std::vector<int64_t> shape;     ///< logical shape
-  uint64_t stored_bytes = 0;      ///< codes + scales + offsets
-  uint64_t checksum = 0;          ///< XXH3-64 over data, then scales, then offsets
-  double relative_error = 0;      ///< ‖w − ŵ‖ / ‖w‖, 0 for lossless codecs
+  std::vector<int64_t> shape;  ///< logical shape
+  uint64_t stored_bytes = 0;   ///< codes + scales + offsets
+  uint64_t checksum = 0;       ///< XXH3-64 over data, then scales, then offsets
+  double relative_error = 0;   ///< ‖w − ŵ‖ / ‖w‖, 0 for lossless codecs
 };
 
 /// manifest.json. `architecture` is the model type, `configuration` the source's config.json whole, and
-/// `provenance` how and from what it was made: argv, tool version, source files with sizes and hashes, method.
+/// `provenance` how and from what it was made: argv, tool version, source files with sizes and hashes,
+/// method.
 struct Manifest {
   int format_version = package_format_version;
   std::string architecture;

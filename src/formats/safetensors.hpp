@@ -17,8 +17,8 @@ namespace hexlm {
 /// One memory-mapped .safetensors file, validated whole when opened: 8-byte little-endian header length
 /// (1 … 100 MB, within the file), JSON object without duplicate keys or trailing bytes, known dtypes, shapes
 /// whose size neither overflows nor disagrees with the offsets, and a data buffer covered without hole,
-/// overlap or remainder. Errors: bad_input, naming file, tensor and both values; a Git LFS pointer is named as
-/// such with the hint to fetch it.
+/// overlap or remainder. Errors: bad_input, naming file, tensor and both values; a Git LFS pointer is named
+/// as such with the hint to fetch it.
 class SafetensorsFile {
  public:
   static Result<SafetensorsFile> open(const std::string& path);
@@ -70,7 +70,8 @@ struct TensorPlan {
 class SafetensorsWriter {
  public:
   static Result<SafetensorsWriter> create(const std::string& path, const std::vector<TensorPlan>& plan,
-                                          const std::map<std::string, std::string>& metadata, size_t alignment);
+                                          const std::map<std::string, std::string>& metadata,
+                                          size_t alignment);
   /// The next bytes of the current tensor; moves on when it is complete.
   Status write(std::span<const std::byte> bytes);
   /// Errors with runtime when bytes are missing; then fsyncs and renames.
@@ -82,8 +83,8 @@ class SafetensorsWriter {
   AtomicFile file_;
   std::string path_;
   std::vector<std::string> names_;  // of each tensor, for messages
-  std::vector<uint64_t> sizes_;    // of each tensor
-  std::vector<uint64_t> padding_;  // after each tensor
+  std::vector<uint64_t> sizes_;     // of each tensor
+  std::vector<uint64_t> padding_;   // after each tensor
   size_t current_ = 0;
   uint64_t written_ = 0;
 };

@@ -110,9 +110,9 @@ class Graph {
   std::vector<ValueId> hidden_;
 };
 
-/// Builds a graph node by node. Shapes are checked as it goes; the first mistake is remembered, later calls do
-/// nothing, and `build` returns it (ErrorCode::runtime: which node, what was expected, what came), so that a
-/// model definition reads without error handling.
+/// Builds a graph node by node. Shapes are checked as it goes; the first mistake is remembered, later calls
+/// do nothing, and `build` returns it (ErrorCode::runtime: which node, what was expected, what came), so that
+/// a model definition reads without error handling.
 class GraphBuilder {
  public:
   ValueId input(std::string name, DType dtype, Shape shape);

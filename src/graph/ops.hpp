@@ -69,8 +69,8 @@ struct SiluMultiply {};
 /// (x, gate) -> x · sigmoid(gate)
 struct SigmoidMultiply {};
 
-/// (x [T, C]) {weight [C, 1, taps]} <convolution> -> [T, C]: depthwise causal convolution, then SiLU; the last
-/// tap multiplies the current token (spec A.4 step 2).
+/// (x [T, C]) {weight [C, 1, taps]} <convolution> -> [T, C]: depthwise causal convolution, then SiLU; the
+/// last tap multiplies the current token (spec A.4 step 2).
 struct CausalConvolution {
   int64_t taps = 4;
 };
@@ -101,9 +101,9 @@ struct GatherRows {};
 
 namespace hexlm {
 
-using Op = std::variant<op::Embedding, op::Linear, op::RmsNorm, op::GatedRmsNorm, op::Reshape, op::Slice, op::Rope,
-                        op::Attention, op::Add, op::SiluMultiply, op::SigmoidMultiply, op::CausalConvolution,
-                        op::GatedDeltaNet, op::MixtureOfExperts, op::GatherRows>;
+using Op = std::variant<op::Embedding, op::Linear, op::RmsNorm, op::GatedRmsNorm, op::Reshape, op::Slice,
+                        op::Rope, op::Attention, op::Add, op::SiluMultiply, op::SigmoidMultiply,
+                        op::CausalConvolution, op::GatedDeltaNet, op::MixtureOfExperts, op::GatherRows>;
 
 /// "linear", "rms_norm", "gated_delta_net", …
 std::string_view op_name(const Op& op);

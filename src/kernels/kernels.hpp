@@ -10,8 +10,8 @@
 
 namespace hexlm {
 
-// Kernels are stateless, never allocate and never start threads; callers split the work and hand each call its
-// range. All activations are float32 unless said otherwise; strides are in elements.
+// Kernels are stateless, never allocate and never start threads; callers split the work and hand each call
+// its range. All activations are float32 unless said otherwise; strides are in elements.
 
 /// One weight matrix in its stored (row-major) form, see Codec. Pointers need not be aligned.
 struct MatrixView {
@@ -24,8 +24,8 @@ struct MatrixView {
 };
 MatrixView matrix_view(const WeightView& weight);
 
-/// y[t, r] = Σ_c x[t, c] · w[r, c] + bias[r] for rows row_begin … row_end−1 and all tokens, float activations,
-/// any codec (weights are dequantized on the way).
+/// y[t, r] = Σ_c x[t, c] · w[r, c] + bias[r] for rows row_begin … row_end−1 and all tokens, float
+/// activations, any codec (weights are dequantized on the way).
 struct FloatLinearArguments {
   const float* x = nullptr;
   int64_t x_stride = 0;
@@ -36,28 +36,29 @@ struct FloatLinearArguments {
   int64_t y_stride = 0;
   int64_t row_begin = 0;
   int64_t row_end = 0;
-  float* scratch = nullptr;     ///< float_linear_scratch(columns) floats, one per worker, 64-byte aligned
+  float* scratch = nullptr;  ///< float_linear_scratch(columns) floats, one per worker, 64-byte aligned
 };
 
 /// Integer weights rearranged for int8 dot products: tiles of 16 rows; in a tile, columns in groups of four;
 /// for each group of four columns the 16 rows' four codes lie together (64 bytes at 8 bits; at 4 bits two
-/// neighbouring groups share 64 bytes, the first in the low nibbles). Codes are unsigned. Columns are padded to
-/// a multiple of `block` with the code of zero; rows to a multiple of 16.
-/// scales (and offsets) are fp16 [tile][group][16 rows].
+/// neighbouring groups share 64 bytes, the first in the low nibbles). Codes are unsigned. Columns are padded
+/// to a multiple of `block` with the code of zero; rows to a multiple of 16. scales (and offsets) are fp16
+/// [tile][group][16 rows].
 struct PackedMatrix {
-  int bits = 4;            ///< 4 or 8 (3-bit codes are packed as 4, 5 and 6 as 8)
-  int zero_code = 8;       ///< the code of weight 0 for symmetric codecs; 0 when `offsets` is set
+  int bits = 4;       ///< 4 or 8 (3-bit codes are packed as 4, 5 and 6 as 8)
+  int zero_code = 8;  ///< the code of weight 0 for symmetric codecs; 0 when `offsets` is set
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t padded_columns = 0;
-  int64_t block = 64;      ///< columns per activation scale: 32 or 64, divides the group
-  int64_t group = 0;       ///< columns per weight scale; 0 = per row
+  int64_t block = 64;  ///< columns per activation scale: 32 or 64, divides the group
+  int64_t group = 0;   ///< columns per weight scale; 0 = per row
   int64_t groups = 1;
   std::byte* codes = nullptr;
   uint16_t* scales = nullptr;
   uint16_t* offsets = nullptr;
 };
-/// Fills sizes for a matrix; false when the codec has no int8 form (float, or a group that 32 doesn't divide).
+/// Fills sizes for a matrix; false when the codec has no int8 form (float, or a group that 32 doesn't
+/// divide).
 bool describe_packed(const MatrixView& matrix, PackedMatrix& packed);
 size_t packed_code_bytes(const PackedMatrix& packed);
 size_t packed_scale_bytes(const PackedMatrix& packed);
@@ -83,23 +84,23 @@ struct Int8LinearArguments {
   int64_t tile_end = 0;
 };
 
-/// Attention of `tokens` new queries over one key/value head's cache, which already holds their keys and values:
-/// query token t (t counts from 0 in this step) sees entries 0 … past + t.
+/// Attention of `tokens` new queries over one key/value head's cache, which already holds their keys and
+/// values: query token t (t counts from 0 in this step) sees entries 0 … past + t.
 struct AttentionArguments {
-  const float* query = nullptr;      ///< first of `heads` query heads of token 0; [tokens][query_stride]
+  const float* query = nullptr;  ///< first of `heads` query heads of token 0; [tokens][query_stride]
   int64_t query_stride = 0;
-  int64_t heads = 1;                 ///< query heads of this key/value head, `head_dim` apart
+  int64_t heads = 1;  ///< query heads of this key/value head, `head_dim` apart
   int64_t head_dim = 0;
-  const void* keys = nullptr;        ///< [entries, head_dim] of the cache type
+  const void* keys = nullptr;  ///< [entries, head_dim] of the cache type
   const void* values = nullptr;
-  bool half_cache = false;           ///< fp16 instead of fp32
+  bool half_cache = false;  ///< fp16 instead of fp32
   int64_t past = 0;
   int64_t token_begin = 0;
   int64_t token_end = 0;
   float scale = 1;
-  float* output = nullptr;           ///< like query
+  float* output = nullptr;  ///< like query
   int64_t output_stride = 0;
-  float* scratch = nullptr;          ///< attention_scratch(head_dim) floats, one per worker
+  float* scratch = nullptr;  ///< attention_scratch(head_dim) floats, one per worker
 };
 
 /// One value head of the gated delta rule over `tokens` steps (spec A.4 steps 5 and 6); q and k are raw (this
@@ -119,29 +120,29 @@ struct DeltaNetArguments {
   float* state = nullptr;
   float* output = nullptr;
   int64_t output_stride = 0;
-  float* scratch = nullptr;          ///< 2 · key_dim + 2 · value_dim floats, one per worker
+  float* scratch = nullptr;  ///< 2 · key_dim + 2 · value_dim floats, one per worker
 };
 
 /// Kernels for one instruction set; every entry is set (slow ones fall back to a lesser set's).
 struct KernelSet {
-  const char* name = "";                               ///< "scalar", "avx2", "avx512", "avx512_vnni", …
+  const char* name = "";  ///< "scalar", "avx2", "avx512", "avx512_vnni", …
   bool (*supported)(const CpuFeatures&) = nullptr;
 
   void (*float_linear)(const FloatLinearArguments&) = nullptr;
   /// Rearranges tiles tile_begin … tile_end−1.
   void (*pack)(const MatrixView&, PackedMatrix&, int64_t tile_begin, int64_t tile_end) = nullptr;
   /// Quantizes rows row_begin … row_end−1 of x [.., columns]; pads with zeros.
-  void (*quantize_rows)(const float* x, int64_t x_stride, int64_t columns, QuantizedRows& out, int64_t row_begin,
-                        int64_t row_end) = nullptr;
+  void (*quantize_rows)(const float* x, int64_t x_stride, int64_t columns, QuantizedRows& out,
+                        int64_t row_begin, int64_t row_end) = nullptr;
   void (*int8_linear)(const Int8LinearArguments&) = nullptr;
   /// One stored row as floats.
   void (*dequantize_row)(const MatrixView&, int64_t row, float* out) = nullptr;
 
   /// rows × dim; y may be x.
-  void (*rms_norm)(const float* x, int64_t x_stride, const float* weight, float* y, int64_t y_stride, int64_t rows,
-                   int64_t dim, float epsilon, float weight_offset) = nullptr;
-  void (*gated_rms_norm)(const float* x, const float* gate, const float* weight, float* y, int64_t rows, int64_t dim,
-                         float epsilon) = nullptr;
+  void (*rms_norm)(const float* x, int64_t x_stride, const float* weight, float* y, int64_t y_stride,
+                   int64_t rows, int64_t dim, float epsilon, float weight_offset) = nullptr;
+  void (*gated_rms_norm)(const float* x, const float* gate, const float* weight, float* y, int64_t rows,
+                         int64_t dim, float epsilon) = nullptr;
   /// In place over `heads` heads of one token; cosine and sine have rotary_dim / 2 entries.
   void (*rope)(float* x, int64_t heads, int64_t head_dim, int64_t rotary_dim, const float* cosine,
                const float* sine) = nullptr;
@@ -152,8 +153,9 @@ struct KernelSet {
   void (*attention)(const AttentionArguments&) = nullptr;
   /// Depthwise causal convolution + SiLU of channels channel_begin … channel_end−1 over `tokens` tokens;
   /// `history` [taps−1, channels] holds the inputs before x and is updated.
-  void (*causal_convolution)(const float* x, int64_t tokens, int64_t channels, const float* weight, int64_t taps,
-                             float* history, float* y, int64_t channel_begin, int64_t channel_end) = nullptr;
+  void (*causal_convolution)(const float* x, int64_t tokens, int64_t channels, const float* weight,
+                             int64_t taps, float* history, float* y, int64_t channel_begin,
+                             int64_t channel_end) = nullptr;
   void (*delta_net)(const DeltaNetArguments&) = nullptr;
 };
 
@@ -164,8 +166,8 @@ int64_t attention_scratch(int64_t head_dim);
 const KernelSet& reference_kernels();
 /// Every set compiled in, best first; the last is the reference.
 std::span<const KernelSet* const> kernel_sets();
-/// The best set this processor supports, or the one `HEXLM_ISA` names. Errors: usage for an unknown name (with
-/// the list), device when the processor lacks it.
+/// The best set this processor supports, or the one `HEXLM_ISA` names. Errors: usage for an unknown name
+/// (with the list), device when the processor lacks it.
 Result<const KernelSet*> select_kernels();
 
 }  // namespace hexlm

@@ -71,14 +71,14 @@ struct TextConfig {
 struct ModelConfig {
   std::string model_type;  ///< top level, as written in config.json
   TextConfig text;
-  std::string dtype;       ///< dtype or torch_dtype, "" when absent
+  std::string dtype;  ///< dtype or torch_dtype, "" when absent
   bool has_vision = false;
-  Json source;             ///< config.json whole
+  Json source;  ///< config.json whole
 };
 
-/// Reads a config.json. Errors: bad_input (a key missing or of the wrong type or range: names file, key, value);
-/// unsupported for an unknown `model_type`, with the supported list and the nearest as hint, and for rope types
-/// or options that are not implemented (never silently ignored).
+/// Reads a config.json. Errors: bad_input (a key missing or of the wrong type or range: names file, key,
+/// value); unsupported for an unknown `model_type`, with the supported list and the nearest as hint, and for
+/// rope types or options that are not implemented (never silently ignored).
 Result<ModelConfig> parse_model_config(const Json& json, const std::string& origin);
 
 /// A checkpoint without `lm_head.weight` is tied whatever its config says (spec A.0).
@@ -87,11 +87,12 @@ void apply_checkpoint_facts(ModelConfig& config, bool has_lm_head);
 /// `model_type`s with a definition.
 std::vector<std::string> supported_model_types();
 
-/// inverse_frequencies, position streams and attention factor (spec A.1, C) in the arithmetic transformers uses.
+/// inverse_frequencies, position streams and attention factor (spec A.1, C) in the arithmetic transformers
+/// uses.
 op::Rope make_rope(const RopeConfig& config, int64_t head_dim);
 
-/// The decoder's graph. Inputs: ids i32 [T]; positions i32 [3, T]; rows i32 [R]. Output: logits [R, vocabulary].
-/// One definition per family, one file each (llama.cpp holds what llama, qwen2 and qwen3 share).
+/// The decoder's graph. Inputs: ids i32 [T]; positions i32 [3, T]; rows i32 [R]. Output: logits [R,
+/// vocabulary]. One definition per family, one file each (llama.cpp holds what llama, qwen2 and qwen3 share).
 Result<Graph> build_text_graph(const ModelConfig& config);
 
 }  // namespace hexlm
