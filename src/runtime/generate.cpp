@@ -87,7 +87,7 @@ Status check(const Session& session, std::span<const int32_t> prompt, const Gene
         session.length() == 0 ? std::string() : fmt::format(", {} of them taken", session.length());
     return fail(ErrorCode::limit,
                 fmt::format("the prompt has {} tokens, the context {}{}", count, session.capacity(), held),
-                "shorten the prompt or raise --context up to the model's max_position_embeddings");
+                "shorten the prompt or raise --context, up to what the model has positions for");
   }
   if (!options.stop.empty() && session.model().tokenizer() == nullptr) {
     return fail(ErrorCode::usage, "stop strings need a tokenizer, the model has no tokenizer.json");

@@ -185,6 +185,14 @@ double Model::bits_per_weight() const {
   return count == 0 ? 0 : 8.0 * static_cast<double>(weight_bytes()) / static_cast<double>(count);
 }
 
+int64_t Model::max_context() const {
+  const RopeConfig& rope = config_.text.rope;
+  if (rope.type != RopeConfig::Type::yarn) return config_.text.max_positions;
+  const double extended = rope.factor * static_cast<double>(rope.original_max_position);
+  // Positions are 32-bit.
+  return std::max(config_.text.max_positions, static_cast<int64_t>(std::min(extended, 2147483647.0)));
+}
+
 int64_t Model::usable_vocabulary() const {
   const int64_t rows = config_.text.vocabulary_size;
   return tokenizer_ ? std::min<int64_t>(rows, tokenizer_->size()) : rows;

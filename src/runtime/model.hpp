@@ -72,6 +72,9 @@ class Model {
   int64_t parameter_count() const;
   /// Ids that exist: min(vocabulary rows, tokenizer size); larger ids are never sampled (spec A.0).
   int64_t usable_vocabulary() const;
+  /// Tokens that the position encoding is made for: max_position_embeddings, with yarn at least its factor
+  /// times the original context (files differ in which of the two they write).
+  int64_t max_context() const;
 
  private:
   Model() = default;

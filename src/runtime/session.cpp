@@ -26,7 +26,7 @@ std::string name_nodes(const std::vector<std::string>& names) {
 }
 
 Result<PlanOptions> plan_options(const Model& model, const SessionOptions& options, int64_t vocabulary) {
-  const int64_t limit = model.config().text.max_positions;
+  const int64_t limit = model.max_context();
   if (options.context < 0 || options.context > limit) {
     return fail(ErrorCode::usage,
                 fmt::format("a context of {} tokens was asked for, the model has positions for 1 to {}",
@@ -89,7 +89,7 @@ Status Session::check_tokens(std::span<const int32_t> tokens) const {
     return fail(ErrorCode::limit,
                 fmt::format("the context is full: it holds {} tokens, {} more don't fit its {}", length(),
                             count, capacity()),
-                "shorten the input or raise --context up to the model's max_position_embeddings");
+                "shorten the input or raise --context, up to what the model has positions for");
   }
   const int64_t vocabulary = model_->config().text.vocabulary_size;
   for (size_t i = 0; i < tokens.size(); ++i) {

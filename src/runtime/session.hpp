@@ -17,7 +17,7 @@ struct SessionOptions {
   std::string backend = "cpu";
   int threads = 1;
   Precision precision = Precision::normal;
-  int64_t context = 0;  ///< 0: the model's max_position_embeddings
+  int64_t context = 0;  ///< 0: Model::max_context
   int64_t chunk = 512;  ///< tokens per prefill step
 };
 

@@ -129,7 +129,7 @@ TEST(Model, RefusesATokenizerLargerThanTheVocabulary) {
   fs::copy(test_data("models/tiny-vl/tokenizer.json"), folder.path());
   const Error error = refusal(folder.path());
   EXPECT_EQ(error.code, ErrorCode::bad_input);
-  EXPECT_THAT(error.message, HasSubstr("tokenizer.json has ids up to 6141"));
+  EXPECT_THAT(error.message, HasSubstr("tokenizer.json has ids up to 6143"));
   EXPECT_THAT(error.message, HasSubstr("512 rows"));
 }
 

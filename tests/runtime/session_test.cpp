@@ -49,6 +49,10 @@ double relative_error(std::span<const float> got, std::span<const float> expecte
   return std::sqrt(difference / norm);
 }
 
+/// The random qwen3_5 checkpoint is ill-conditioned: transformers' own float32 result lies 5e-5 from the
+/// exact one there (tests/backends/golden_test.cpp).
+double tolerance_of(const std::string& name) { return name == "qwen3_5_text" ? 1e-4 : 1e-5; }
+
 class SessionOnReference : public testing::TestWithParam<const char*> {};
 
 TEST_P(SessionOnReference, ChunksOfAnySizeGiveTheReferenceLogits) {
@@ -71,7 +75,7 @@ TEST_P(SessionOnReference, ChunksOfAnySizeGiveTheReferenceLogits) {
                                            });
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(next, count);
-    EXPECT_LE(relative_error(all, reference.logits), 1e-5) << "chunk " << chunk;
+    EXPECT_LE(relative_error(all, reference.logits), tolerance_of(GetParam())) << "chunk " << chunk;
     EXPECT_EQ(session->length(), count);
   }
 }
@@ -93,7 +97,7 @@ TEST_P(SessionOnReference, GivesOnlyTheRowsThatWereWanted) {
   }));
   EXPECT_EQ(first_seen, count - 20);
   const auto expected = std::span(reference.logits).last(20 * vocabulary);
-  EXPECT_LE(relative_error(rows_seen, expected), 1e-5);
+  EXPECT_LE(relative_error(rows_seen, expected), tolerance_of(GetParam()));
 
   session->reset();
   ASSERT_TRUE(session->forward(reference.ids, 0, nullptr));

@@ -24,10 +24,10 @@ TEST_P(EveryVerb, HasHelpWithExamples) {
 }
 
 TEST_P(EveryVerb, RefusesUnknownFlagsWithTheNearest) {
-  const auto result = run_hexlm({GetParam(), "--fromat", "json"});
+  const auto result = run_hexlm({GetParam(), "--formt", "json"});
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.out, "");
-  EXPECT_THAT(result.err, StartsWith(std::string("error: unknown flag --fromat of ") + GetParam() + "\n"));
+  EXPECT_THAT(result.err, StartsWith(std::string("error: unknown flag --formt of ") + GetParam() + "\n"));
   EXPECT_THAT(result.err, HasSubstr("hint: did you mean --format?"));
 }
 

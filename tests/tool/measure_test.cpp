@@ -38,6 +38,10 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& e
   return std::sqrt(difference / norm);
 }
 
+/// The random qwen3_5 checkpoint is ill-conditioned: transformers' own float32 result lies 5e-5 from the
+/// exact one there (tests/backends/golden_test.cpp).
+double tolerance_of(const std::string& name) { return name == "qwen3_5_text" ? 1e-4 : 1e-5; }
+
 class LogitsOfReference : public testing::TestWithParam<const char*> {};
 
 TEST_P(LogitsOfReference, AreTransformers) {
@@ -62,7 +66,7 @@ TEST_P(LogitsOfReference, AreTransformers) {
     if (!tensor.name.starts_with("short.")) continue;
     const std::string name = tensor.name.substr(6);
     EXPECT_LE(relative_error(floats(*got, name, tensor.shape), floats(*expected, tensor.name, tensor.shape)),
-              1e-5)
+              tolerance_of(GetParam()))
         << name;
     ++compared;
   }
@@ -78,7 +82,7 @@ TEST_P(LogitsOfReference, AreTransformers) {
   EXPECT_EQ(rows->tensors().size(), 1U);
   const std::vector<int64_t> shape = expected->find("long.last_logits")->shape;
   EXPECT_LE(relative_error(floats(*rows, "logits", shape), floats(*expected, "long.last_logits", shape)),
-            1e-5);
+            tolerance_of(GetParam()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, LogitsOfReference,
@@ -155,7 +159,7 @@ TEST(Bench, MeasuresRows) {
   EXPECT_GT(json["peak_memory_bytes"].get<double>(), 19e6);
   EXPECT_THAT(json["placement"].get<std::string>(), StartsWith("cpu"));
   EXPECT_TRUE(json["environment"].contains("compiler"));
-  EXPECT_THAT(with("md").out, HasSubstr("| tg4@d8 |"));
+  EXPECT_THAT(with("md").out, HasSubstr("| tg4@d8 "));
   EXPECT_THAT(with("csv").out, StartsWith("model,size,"));
   EXPECT_EQ(split(with("jsonl").out, '\n').size(), 5U);
 }

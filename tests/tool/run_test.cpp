@@ -162,7 +162,7 @@ TEST(Chat, RemembersTheConversation) {
 
 TEST(Chat, CtrlCStopsTheAnswerNotTheChat) {
   const auto result = type_to_hexlm({"run", tiny_model(), "--ignore-eos", "-n", "8000", "--temperature", "0"},
-                                    {{"> ", "What is 40 + 3?\n"}, {"40", "\x03"}, {"> ", "/exit\n"}});
+                                    {{"> ", "What is 40 + 3?\n"}, {"40+3=42", "\x03"}, {"> ", "/exit\n"}});
   EXPECT_EQ(result.code, 0) << result.out;
 }
 

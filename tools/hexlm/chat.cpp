@@ -34,11 +34,15 @@ Chat::Chat(Session& session, const PromptFormat& format, GenerateOptions options
       options_(std::move(options)),
       messages_(format.new_conversation()) {}
 
-void Chat::clear() {
-  messages_ = format_->new_conversation();
+void Chat::forget_tokens() {
   held_.clear();
   snapshot_.reset();
   session_->reset();
+}
+
+void Chat::clear() {
+  messages_ = format_->new_conversation();
+  forget_tokens();
 }
 
 Result<size_t> Chat::rewind(const std::vector<int32_t>& ids) {
@@ -72,8 +76,7 @@ Status Chat::run_user_turn(const std::vector<int32_t>& ids, size_t held) {
   return {};
 }
 
-Result<GenerateResult> Chat::turn(const std::string& text) {
-  messages_.push_back({{"role", "user"}, {"content", text}});
+Result<GenerateResult> Chat::answer() {
   HEXLM_ASSIGN(const std::vector<int32_t> ids, format_->encode(messages_, true));
   HEXLM_ASSIGN(const size_t held, rewind(ids));
   HEXLM_TRY(run_user_turn(ids, held));
@@ -82,7 +85,18 @@ Result<GenerateResult> Chat::turn(const std::string& text) {
   held_ = ids;
   held_.insert(held_.end(), result.token_ids.begin(), result.token_ids.end());
   held_.resize(static_cast<size_t>(session_->length()));  // the last token was sampled but not run
-  messages_.push_back({{"role", "assistant"}, {"content", result.text}});
+  return result;
+}
+
+Result<GenerateResult> Chat::turn(const std::string& text) {
+  messages_.push_back({{"role", "user"}, {"content", text}});
+  Result<GenerateResult> result = answer();
+  if (result) {
+    messages_.push_back({{"role", "assistant"}, {"content", result->text}});
+  } else {
+    messages_.erase(messages_.size() - 1);
+    forget_tokens();
+  }
   return result;
 }
 
@@ -104,10 +118,12 @@ Result<int> run_chat(Session& session, const PromptFormat& format, GenerateOptio
     const auto result = chat.turn(line);
     print("\n");
     stdout_works();
-    if (!result && result.error().code != ErrorCode::limit) return tl::unexpected<Error>(result.error());
     if (!result) {
-      print_error(result.error(), false);
-      note("/clear starts a new conversation");
+      const Error& error = result.error();
+      if (error.code != ErrorCode::limit && error.code != ErrorCode::interrupted) {
+        return tl::unexpected<Error>(error);
+      }
+      print_error(error, false);
     }
     clear_interrupt();
   }

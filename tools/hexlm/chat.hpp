@@ -17,11 +17,14 @@ class Chat {
  public:
   Chat(Session& session, const PromptFormat& format, GenerateOptions options);
 
-  /// One turn: the user's text in, the answer out (streamed through the options' callback).
+  /// One turn: the user's text in, the answer out (streamed through the options' callback). A turn that fails
+  /// leaves the conversation as it was before.
   Result<GenerateResult> turn(const std::string& text);
   void clear();
 
  private:
+  Result<GenerateResult> answer();
+  void forget_tokens();
   /// Brings the session back to a prefix of `ids`; returns how many of them it holds then.
   Result<size_t> rewind(const std::vector<int32_t>& ids);
   /// Runs up to the end of the user's turn and keeps a snapshot: the next rendering shares at least that.

@@ -31,20 +31,26 @@ std::string unknown_flag_hint(const Verb& verb, const std::string& argument) {
                      help_hint(verb));
 }
 
-Status check_rest(const Verb& verb, const std::vector<std::string>& rest) {
+/// What CLI11 has no flag for: positionals, or an unknown flag, which is an error.
+Status take_positionals(const Verb& verb, const std::vector<std::string>& rest,
+                        std::vector<std::string>& positionals) {
   for (const std::string& argument : rest) {
     if (argument.size() > 1 && argument.starts_with('-')) {
       return fail(ErrorCode::usage,
                   fmt::format("unknown flag {} of {}", argument.substr(0, argument.find('=')), verb.name),
                   unknown_flag_hint(verb, argument));
     }
+    positionals.push_back(argument);
   }
-  if (rest.empty()) return {};
-  return fail(ErrorCode::usage, fmt::format("unexpected argument \"{}\" of {}", rest.front(), verb.name),
-              fmt::format("quote a text with spaces; {}", help_hint(verb)));
+  return {};
 }
 
 Status check_positionals(const Verb& verb, const std::vector<std::string>& given) {
+  if (given.size() > verb.positionals.size()) {
+    return fail(ErrorCode::usage,
+                fmt::format("unexpected argument \"{}\" of {}", given[verb.positionals.size()], verb.name),
+                fmt::format("quote a text with spaces; {}", help_hint(verb)));
+  }
   for (size_t i = given.size(); i < verb.positionals.size(); ++i) {
     if (!verb.positionals[i].required) continue;
     return fail(ErrorCode::usage,
@@ -85,11 +91,9 @@ void collect(const std::vector<Binding>& bindings, FlagValues& values) {
 }  // namespace
 
 Result<CommandLine> parse_command_line(const Verb& verb, std::vector<std::string> arguments) {
-  bool flags_ended = false;
-  for (std::string& argument : arguments) {
-    flags_ended = flags_ended || argument == "--";
-    if (!flags_ended) argument = with_dashes(verb, argument);
-  }
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  std::vector<std::string> words(arguments.begin(), end);
+  for (std::string& word : words) word = with_dashes(verb, word);
   CommandLine line;
   try {
     CLI::App app;
@@ -97,22 +101,18 @@ Result<CommandLine> parse_command_line(const Verb& verb, std::vector<std::string
     app.allow_extras();
     const std::vector<Binding> bindings = add_flags(app, verb);
     const CLI::Option* help = app.add_flag("--help,-h");
-    std::vector<std::string> positionals;
-    if (!verb.positionals.empty()) {
-      app.add_option("positionals", positionals)->expected(0, static_cast<int>(verb.positionals.size()));
-    }
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-    app.parse(std::move(arguments));
+    std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
+    app.parse(std::move(words));
     line.help = help->count() > 0;
     if (line.help) return line;
-    HEXLM_TRY(check_rest(verb, app.remaining()));
-    HEXLM_TRY(check_positionals(verb, positionals));
-    line.positionals = std::move(positionals);
+    HEXLM_TRY(take_positionals(verb, app.remaining(), line.positionals));
     collect(bindings, line.flags);
   } catch (const CLI::Error& error) {
     // Whatever code CLI11 would exit with, a command line that can't be parsed is a usage error.
     return fail(ErrorCode::usage, error.what(), help_hint(verb));
   }
+  if (end != arguments.end()) line.positionals.insert(line.positionals.end(), end + 1, arguments.end());
+  HEXLM_TRY(check_positionals(verb, line.positionals));
   return line;
 }
 

@@ -119,7 +119,7 @@ Result<int> run_inspect(Arguments& arguments) {
     return 0;
   }
   const int64_t context = arguments.integer("context");
-  const int64_t limit = model->config().text.max_positions;
+  const int64_t limit = model->max_context();
   if (context > limit) {
     return fail(ErrorCode::usage,
                 fmt::format("--context {} is more than the model's {} positions", context, limit));
