@@ -115,16 +115,30 @@ Result<Order> compare(Budget& budget, const Value& left, const Value& right) {
 }
 
 Result<std::vector<size_t>> sorted_order(Budget& budget, const std::vector<Value>& keys, bool descending) {
+  // A merge sort, since the standard ones may leave their range when an order is inconsistent, as NaN makes
+  // it.
   std::vector<size_t> order(keys.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::optional<Error> error;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (error || budget.exhausted()) return false;
-    const auto result = compare(budget, keys[descending ? b : a], keys[descending ? a : b]);
-    if (!result) error = result.error();
-    return result && *result == Order::less;
-  });
-  if (error) return tl::unexpected<Error>(*std::move(error));
+  std::vector<size_t> merged(keys.size());
+  for (size_t width = 1; width < order.size(); width *= 2) {
+    for (size_t begin = 0; begin < order.size(); begin += 2 * width) {
+      const size_t middle = std::min(begin + width, order.size());
+      const size_t end = std::min(middle + width, order.size());
+      size_t left = begin;
+      size_t right = middle;
+      for (size_t out = begin; out < end; ++out) {
+        bool from_right = left == middle;
+        if (left < middle && right < end) {
+          const Value& a = keys[order[left]];
+          const Value& b = keys[order[right]];
+          HEXLM_ASSIGN(const Order result, descending ? compare(budget, a, b) : compare(budget, b, a));
+          from_right = result == Order::less;
+        }
+        merged[out] = order[from_right ? right++ : left++];
+      }
+    }
+    std::swap(order, merged);
+  }
   return order;
 }
 
@@ -146,6 +160,9 @@ Result<bool> contains(Budget& budget, const Value& container, const Value& item)
     return mapping->find(item) != nullptr;
   }
   if (Sequence* sequence = container.as_sequence()) {
+    if (sequence->kind == Sequence::Kind::keys && !hash_key(item)) {
+      return fail(ErrorCode::bad_input, fmt::format("'{}' cannot be a key", item.type_name()));
+    }
     size_t index = 0;
     while (index < sequence->items.size() && !is_equal(budget, sequence->items[index], item)) ++index;
     const bool found = index < sequence->items.size();
@@ -189,7 +206,7 @@ Result<std::vector<Value>> iterate(Budget& budget, const Value& value) {
     for (size_t position = 0; position < text->bytes.size() && budget.spend();) {
       const size_t begin = position;
       next_code_point(text->bytes, position);
-      items.push_back(make_text(&budget, text->bytes.substr(begin, position - begin), text->markup));
+      items.push_back(make_text(&budget, text->bytes.substr(begin, position - begin)));
     }
   } else if (!value.is_undefined()) {
     return fail(ErrorCode::bad_input, fmt::format("'{}' cannot be iterated", value.type_name()));
