@@ -9,13 +9,24 @@
 namespace hexlm {
 namespace {
 
-/// docs/architecture.md, "Numbers": precision high against transformers in float32.
-constexpr double tolerance = 1e-5;
+/// docs/architecture.md, "Numbers": precision high against transformers in float32. Relative, in the
+/// Frobenius norm; `peak` is the largest error of an element over the largest element.
+struct Limit {
+  double distance = 1e-5;
+  double peak = 1e-5;
+};
+
 /// The random qwen3_5 checkpoint is ill-conditioned: a few of its tokens have delta-net outputs that almost
-/// cancel, and the gated norm blows their rounding up. transformers' own float32 result lies 5e-5 from the
-/// exact one there; ours may lie 1e-4 from the exact one, and so twice that from transformers'.
-double exact_tolerance(const std::string& name) { return name == "qwen3_5_text" ? 1e-4 : tolerance; }
-double tolerance_of(const std::string& name) { return name == "qwen3_5_text" ? 2e-4 : tolerance; }
+/// cancel, and the gated norm blows their rounding up. On its short prompt transformers in float32
+/// lies 1.6e-5 from the exact result, 1.1e-5 to 2.5e-5 from itself under another instruction set of its BLAS,
+/// and 3.0e-5 from itself when it takes the prompt token by token: the limit against transformers. Against
+/// the exact result the limit is transformers' own distance, rounded up. On the long text only single
+/// elements stand out.
+bool ill_conditioned(const std::string& name) { return name == "qwen3_5_text"; }
+Limit limit_of(const std::string& name) { return ill_conditioned(name) ? Limit{3e-5, 1.5e-4} : Limit{}; }
+Limit exact_limit_of(const std::string& name) { return ill_conditioned(name) ? Limit{2e-5, 1e-4} : Limit{}; }
+
+Limit long_limit_of(const std::string& name) { return ill_conditioned(name) ? Limit{1e-5, 5e-5} : Limit{}; }
 
 PlanOptions options(int threads, int64_t chunk) {
   PlanOptions plan;
@@ -35,8 +46,9 @@ class Golden : public testing::TestWithParam<std::string> {
 };
 
 void expect_close(const std::vector<float>& got, const std::vector<float>& expected, const std::string& what,
-                  double limit = tolerance) {
-  EXPECT_LE(relative_error(got, expected), limit) << what;
+                  Limit limit = {}) {
+  EXPECT_LE(relative_distance(got, expected), limit.distance) << what;
+  EXPECT_LE(relative_error(got, expected), limit.peak) << what;
 }
 
 /// The exact result: the whole graph in double precision.
@@ -56,11 +68,11 @@ DoubleExecutor run_exactly(const ReferenceCase& reference, const std::vector<int
 TEST_P(Golden, TheGraphInDoublePrecision) {
   const DoubleExecutor exact = run_exactly(reference_, reference_.tokens("short"));
   expect_close(exact.value(reference_.graph->outputs()[0]), reference_.tensor("short.logits"), "logits",
-               exact_tolerance(reference_.name));
+               exact_limit_of(reference_.name));
   for (size_t i = 0; i < reference_.graph->hidden().size(); ++i) {
     expect_close(exact.value(reference_.graph->hidden()[i]),
                  reference_.tensor(fmt::format("short.hidden.{}", i)), fmt::format("hidden {}", i),
-                 tolerance_of(reference_.name));
+                 exact_limit_of(reference_.name));
   }
 }
 
@@ -68,8 +80,8 @@ TEST_P(Golden, LogitsAndHiddenStatesOfEveryKernelSetAndChunk) {
   const std::vector<int32_t> tokens = reference_.tokens("short");
   const std::vector<float> expected = reference_.tensor("short.logits");
   ASSERT_FALSE(tokens.empty());
-  const double limit = tolerance_of(reference_.name);
-  const double exact_limit = exact_tolerance(reference_.name);
+  const Limit limit = limit_of(reference_.name);
+  const Limit exact_limit = exact_limit_of(reference_.name);
   const DoubleExecutor exact = run_exactly(reference_, tokens);
   for (const std::string& isa : available_isas()) {
     const ScopedIsa scope(isa);
@@ -100,8 +112,7 @@ TEST_P(Golden, ChunksAgree) {
     const std::vector<float> expected = whole.logits(tokens, 64);
     for (const int64_t chunk : {int64_t{1}, int64_t{7}}) {
       Runner runner(reference_.graph, reference_.weights, options(1, 64));
-      expect_close(runner.logits(tokens, chunk), expected, fmt::format("{} chunk {}", isa, chunk),
-                   tolerance_of(reference_.name));
+      expect_close(runner.logits(tokens, chunk), expected, fmt::format("{} chunk {}", isa, chunk));
     }
   }
 }
@@ -137,7 +148,7 @@ TEST_P(Golden, LongText) {
     const std::vector<float> logits = runner.logits(tokens, 64);
     ASSERT_EQ(logits.size(), tokens.size() * vocabulary);
     expect_close({logits.end() - static_cast<std::ptrdiff_t>(expected_last.size()), logits.end()},
-                 expected_last, isa + " last logits", tolerance_of(reference_.name));
+                 expected_last, isa + " last logits", long_limit_of(reference_.name));
     double sum = 0;
     std::vector<float> nll;
     for (size_t i = 0; i + 1 < tokens.size(); ++i) {
@@ -145,9 +156,9 @@ TEST_P(Golden, LongText) {
           -log_likelihood(std::span(logits).subspan(i * vocabulary, vocabulary), tokens[i + 1])));
       sum += nll.back();
     }
-    expect_close(nll, expected_nll, isa + " nll", tolerance_of(reference_.name));
+    expect_close(nll, expected_nll, isa + " nll", long_limit_of(reference_.name));
     const double mean = reference_.facts["long_mean_nll"].get<double>();
-    EXPECT_NEAR(sum / static_cast<double>(nll.size()), mean, tolerance * mean) << isa;
+    EXPECT_NEAR(sum / static_cast<double>(nll.size()), mean, Limit{}.distance * mean) << isa;
   }
 }
 
