@@ -67,6 +67,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     return fail(ErrorCode::runtime, fmt::format("{}: expected a file name, got a folder", path));
   }
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    return fail(ErrorCode::usage,
+                fmt::format("{}: expected a regular file to write, got a special file", path));
+  }
   // A second writer of the same path in this process takes the next suffix instead of sharing the file.
   const std::string base = fmt::format("{}.tmp-{}", path, ::getpid());
   constexpr int attempts = 16;

@@ -37,11 +37,14 @@ class AtomicFile {
 };
 
 /// A folder built under a temporary sibling name and renamed to `path` by `commit`; removed otherwise. With
-/// `replace`, an existing folder at `path` is moved aside first and deleted only after the rename succeeded.
+/// `replace`, an existing folder at `path` is moved aside first and deleted only after the rename succeeded;
+/// only a folder that is empty or holds a file named `marker` is replaced, so that a mistyped path costs
+/// nothing.
 class AtomicFolder {
  public:
-  /// Errors: usage when `path` exists and `replace` is false; limit or runtime when it cannot be created.
-  static Result<AtomicFolder> create(const std::string& path, bool replace);
+  /// Errors: usage when `path` exists and `replace` is false or the folder is not one to replace; limit or
+  /// runtime when it cannot be created.
+  static Result<AtomicFolder> create(const std::string& path, bool replace, const std::string& marker);
   AtomicFolder(AtomicFolder&& other) noexcept;
   AtomicFolder& operator=(AtomicFolder&& other) noexcept;
   AtomicFolder(const AtomicFolder&) = delete;

@@ -60,7 +60,7 @@ void AtomicFolder::discard() {
   temporary_.clear();
 }
 
-Result<AtomicFolder> AtomicFolder::create(const std::string& path, bool replace) {
+Result<AtomicFolder> AtomicFolder::create(const std::string& path, bool replace, const std::string& marker) {
   const std::string target = without_trailing_slashes(path);
   const std::string last = fs::path(target).filename().string();
   // A rename needs a name of its own: "", "/", "." and ".." name something that exists under another name.
@@ -75,6 +75,12 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path, bool replace)
     }
     if (!S_ISDIR(status.st_mode)) {
       return fail(ErrorCode::usage, fmt::format("{}: expected a folder to replace, got a file", target));
+    }
+    std::error_code error;
+    if (!fs::is_empty(target, error) && !fs::exists(fs::path(target) / marker, error)) {
+      return fail(ErrorCode::usage,
+                  fmt::format("{}: expected an empty folder or one with a {} to replace", target, marker),
+                  "nothing was changed; choose another name or remove the folder yourself");
     }
   }
   const std::string base = fmt::format("{}.tmp-{}", target, ::getpid());

@@ -85,7 +85,8 @@ Result<std::string> ManifestReader::text(const Json& object, const char* key) co
 Result<uint64_t> ManifestReader::natural(const Json& object, const char* key) const {
   const Json& value = object.at(key);
   if (!value.is_number_unsigned()) {
-    return bad(key, fmt::format("expected an integer of at least 0, got {}", value.dump()));
+    return bad(key, fmt::format("expected an integer of at least 0, got {}",
+                                value.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   return value.get<uint64_t>();
 }
@@ -96,7 +97,8 @@ Result<std::vector<int64_t>> ManifestReader::shape(const Json& object) const {
   std::vector<int64_t> dims;
   for (const Json& dim : value) {
     if (!dim.is_number_unsigned() || dim.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-      return bad("shape", fmt::format("expected integers from 0 to 2^63-1, got {}", value.dump()));
+      return bad("shape", fmt::format("expected integers from 0 to 2^63-1, got {}",
+                                      value.dump(-1, ' ', false, Json::error_handler_t::replace)));
     }
     dims.push_back(dim.get<int64_t>());
   }
@@ -130,7 +132,9 @@ Result<PackageTensor> ManifestReader::read_tensor(const Json& object) const {
   HEXLM_ASSIGN(tensor.checksum, checksum(object));
   const Json& relative_error = object.at("relative_error");
   if (!relative_error.is_number()) {
-    return bad("relative_error", fmt::format("expected a number, got {}", relative_error.dump()));
+    return bad("relative_error",
+               fmt::format("expected a number, got {}",
+                           relative_error.dump(-1, ' ', false, Json::error_handler_t::replace)));
   }
   tensor.relative_error = relative_error.get<double>();
   HEXLM_TRY(check_tensor(tensor));

@@ -22,7 +22,9 @@ constexpr size_t least_alignment = 8;
 constexpr size_t most_alignment = size_t{1} << 20;
 
 /// A JSON string literal. The text must be valid UTF-8.
-std::string json_string(std::string_view text) { return Json(text).dump(); }
+std::string json_string(std::string_view text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 /// Collects the header's entries and the layout of the data behind it.
 class Layout {

@@ -46,8 +46,9 @@ size_t packed_scale_bytes(const PackedMatrix& packed) {
 }
 
 int64_t float_linear_scratch(int64_t columns) {
-  // A row for the reference, a panel of rows for the vector sets (generic/float_linear.hpp).
-  constexpr int64_t panel = 32 * 1024;
+  // A row for the reference; a panel of rows, once as rows and once as columns, for the vector sets
+  // (generic/float_linear.hpp).
+  constexpr int64_t panel = int64_t{2} * 32 * 1024;
   return columns > panel ? round_up(columns, 16) : panel;
 }
 

@@ -108,7 +108,8 @@ Status write_runtime_defaults(const std::string& checkpoint, const std::string& 
   settings["min_p"] = number_or(generation, "min_p", 0.0);
   settings["repetition_penalty"] = number_or(generation, "repetition_penalty", 1.0);
   settings["presence_penalty"] = number_or(generation, "presence_penalty", 0.0);
-  return write_file_atomically(package + "/config.json", settings.dump(2) + "\n");
+  return write_file_atomically(package + "/config.json",
+                               settings.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace hexlm

@@ -109,7 +109,7 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   const auto start = std::chrono::steady_clock::now();
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, plan.config.text.tied_embeddings));
   HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> weights, CheckpointWeights::open(options.checkpoint));
-  HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.package, options.replace));
+  HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.package, options.replace, "manifest.json"));
   Manifest manifest;
   manifest.architecture = plan.config.model_type;
   manifest.configuration = plan.config.source;
@@ -121,7 +121,8 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
                write_weights(folder.working_path(), options, plan, *weights, progress, hashes));
   manifest.provenance = provenance(options, choice, companions, hashes);
   HEXLM_TRY(
-      write_file_atomically(folder.working_path() + "/manifest.json", to_json(manifest).dump(1) + "\n"));
+      write_file_atomically(folder.working_path() + "/manifest.json",
+                            to_json(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
   HEXLM_TRY(folder.commit());
   ExportResult result;
   result.bytes = plan.bytes;

@@ -41,7 +41,7 @@ Result<double> initializer_range(const ModelConfig& config, const std::string& o
     if (!value.is_number() || !(value.get<double>() > 0 && value.get<double>() <= 1)) {
       return fail(ErrorCode::bad_input,
                   fmt::format("{}: initializer_range: expected a number above 0 and up to 1, got {}", origin,
-                              value.dump()));
+                              value.dump(-1, ' ', false, Json::error_handler_t::replace)));
     }
     return value.get<double>();
   }
@@ -181,7 +181,7 @@ Status Synthesizer::write_shard(const std::string& path, const std::vector<Synth
 }
 
 Status write_json(const std::string& path, const Json& json) {
-  return write_file_atomically(path, json.dump(2) + "\n");
+  return write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 std::string dtype_word(DType dtype) {
@@ -252,7 +252,8 @@ Result<SynthesizeResult> synthesize(const SynthesizeOptions& options, const Prog
   result.bytes = static_cast<uint64_t>(result.parameters) * width;
   HEXLM_TRY(check_disk(options.output, result.bytes));
 
-  HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.output, options.replace));
+  HEXLM_ASSIGN(AtomicFolder folder,
+               AtomicFolder::create(options.output, options.replace, "generation_config.json"));
   const auto shards = divide(std::move(tensors), width, options.shard_bytes);
   Synthesizer synthesizer(options, result.bytes, progress);
   for (size_t i = 0; i < shards.size(); ++i) {

@@ -164,6 +164,9 @@ void HiddenRecorder::after(const Node& node, const Value&, std::span<const float
   hidden.insert(hidden.end(), data.begin(), data.end());
 }
 
+/// Below it float32 results are subnormal and have no relative precision.
+constexpr double smallest_magnitude = 1e-30;
+
 double relative_error(std::span<const float> got, std::span<const float> expected) {
   if (got.size() != expected.size() || expected.empty()) return INFINITY;
   double difference = 0;
@@ -173,7 +176,7 @@ double relative_error(std::span<const float> got, std::span<const float> expecte
     if (!(error <= difference)) difference = error;  // NaN stays
     largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
   }
-  return difference / largest;
+  return difference / std::max(largest, smallest_magnitude);
 }
 
 double relative_distance(std::span<const float> got, std::span<const float> expected) {
@@ -184,7 +187,7 @@ double relative_distance(std::span<const float> got, std::span<const float> expe
     difference += std::pow(static_cast<double>(got[i]) - expected[i], 2);
     norm += std::pow(static_cast<double>(expected[i]), 2);
   }
-  return std::sqrt(difference / norm);
+  return std::sqrt(difference) / std::max(std::sqrt(norm), smallest_magnitude);
 }
 
 void TestWeights::add(const std::string& name, std::vector<int64_t> shape, std::vector<float> values) {

@@ -114,7 +114,7 @@ TEST(AtomicFile, RefusesAFolderAndAMissingParent) {
 TEST(AtomicFolder, AppearsOnlyWithTheCommit) {
   const TemporaryFolder folder;
   const std::string path = folder.file("package");
-  auto output = AtomicFolder::create(path + "/", false);
+  auto output = AtomicFolder::create(path + "/", false, "marker");
   ASSERT_TRUE(output) << output.error().message;
   write_test_file(output->working_path() + "/a", "content");
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -127,7 +127,7 @@ TEST(AtomicFolder, AppearsOnlyWithTheCommit) {
 TEST(AtomicFolder, WithoutCommitNothingIsLeft) {
   const TemporaryFolder folder;
   {
-    auto output = AtomicFolder::create(folder.file("package"), false);
+    auto output = AtomicFolder::create(folder.file("package"), false, "marker");
     ASSERT_TRUE(output);
     write_test_file(output->working_path() + "/a", "content");
     EXPECT_EQ(folder.entries(), 1U);
@@ -140,11 +140,12 @@ TEST(AtomicFolder, ReplacesOnlyWhenAsked) {
   const std::string path = folder.file("package");
   std::filesystem::create_directory(path);
   write_test_file(path + "/old", "old");
-  const auto refused = AtomicFolder::create(path, false);
+  write_test_file(path + "/marker", "");
+  const auto refused = AtomicFolder::create(path, false, "marker");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::usage);
   EXPECT_THAT(refused.error().message, HasSubstr(path));
-  auto output = AtomicFolder::create(path, true);
+  auto output = AtomicFolder::create(path, true, "marker");
   ASSERT_TRUE(output);
   write_test_file(output->working_path() + "/new", "new");
   EXPECT_TRUE(std::filesystem::exists(path + "/old"));
@@ -159,18 +160,37 @@ TEST(AtomicFolder, NeverReplacesAFileNorANamelessFolder) {
   write_test_file(folder.file("file"), "keep");
   for (const std::string& path :
        {folder.file("file"), folder.file("."), folder.file(".."), std::string("/"), std::string()}) {
-    const auto refused = AtomicFolder::create(path, true);
+    const auto refused = AtomicFolder::create(path, true, "marker");
     ASSERT_FALSE(refused) << path;
     EXPECT_EQ(refused.error().code, ErrorCode::usage) << path;
   }
   EXPECT_EQ(read_test_file(folder.file("file")), "keep");
 }
 
+TEST(AtomicFolder, ReplacesOnlyAFolderThatIsMarked) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("home");
+  std::filesystem::create_directory(path);
+  write_test_file(path + "/letter", "keep");
+  const auto refused = AtomicFolder::create(path, true, "marker");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::usage);
+  EXPECT_EQ(read_test_file(path + "/letter"), "keep");
+  std::filesystem::remove(path + "/letter");
+  EXPECT_TRUE(AtomicFolder::create(path, true, "marker"));
+}
+
+TEST(AtomicFile, NeverWritesOverASpecialFile) {
+  const auto refused = AtomicFile::create("/dev/null");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::usage);
+}
+
 TEST(AtomicFolder, AFolderThatAppearedMeanwhileIsKept) {
   const TemporaryFolder folder;
   const std::string path = folder.file("package");
   {
-    auto output = AtomicFolder::create(path, false);
+    auto output = AtomicFolder::create(path, false, "marker");
     ASSERT_TRUE(output);
     std::filesystem::create_directory(path);
     EXPECT_FALSE(output->commit());

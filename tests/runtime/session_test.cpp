@@ -49,9 +49,8 @@ double relative_error(std::span<const float> got, std::span<const float> expecte
   return std::sqrt(difference / norm);
 }
 
-/// The random qwen3_5 checkpoint is ill-conditioned: transformers' own float32 result lies 5e-5 from the
-/// exact one there (tests/backends/golden_test.cpp).
-double tolerance_of(const std::string& name) { return name == "qwen3_5_text" ? 1e-4 : 1e-5; }
+/// ‖out − expected‖ / ‖expected‖ against transformers, for every architecture.
+constexpr double tolerance = 1e-5;
 
 class SessionOnReference : public testing::TestWithParam<const char*> {};
 
@@ -75,7 +74,7 @@ TEST_P(SessionOnReference, ChunksOfAnySizeGiveTheReferenceLogits) {
                                            });
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(next, count);
-    EXPECT_LE(relative_error(all, reference.logits), tolerance_of(GetParam())) << "chunk " << chunk;
+    EXPECT_LE(relative_error(all, reference.logits), tolerance) << "chunk " << chunk;
     EXPECT_EQ(session->length(), count);
   }
 }
@@ -97,7 +96,7 @@ TEST_P(SessionOnReference, GivesOnlyTheRowsThatWereWanted) {
   }));
   EXPECT_EQ(first_seen, count - 20);
   const auto expected = std::span(reference.logits).last(20 * vocabulary);
-  EXPECT_LE(relative_error(rows_seen, expected), tolerance_of(GetParam()));
+  EXPECT_LE(relative_error(rows_seen, expected), 2 * tolerance);  // of a few rows, where the bound is for all
 
   session->reset();
   ASSERT_TRUE(session->forward(reference.ids, 0, nullptr));

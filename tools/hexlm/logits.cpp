@@ -1,4 +1,5 @@
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <map>
 
@@ -28,6 +29,16 @@ class HiddenRecorder : public Observer {
   std::map<std::string, size_t, std::less<>> index_;
   std::vector<std::vector<float>> rows_;
 };
+
+/// Results never land in the model's own folder, where they could replace its weights.
+Status keep_model_files(const std::string& output, const std::string& model) {
+  const std::filesystem::path parent = std::filesystem::absolute(output).parent_path();
+  std::error_code error;
+  if (!std::filesystem::equivalent(parent, model, error)) return {};
+  return fail(ErrorCode::usage,
+              fmt::format("{}: expected a file outside the model's folder {}", output, model),
+              "choose another folder for --output");
+}
 
 struct Request {
   std::vector<int32_t> ids;
@@ -102,6 +113,7 @@ Result<int> run_logits(Arguments& arguments) {
   request.last = last == 0 ? count : last;
   request.hidden = arguments.toggle("hidden");
   request.output = arguments.text("output");
+  HEXLM_TRY(keep_model_files(request.output, arguments.positional(0)));
   HEXLM_ASSIGN(const Opened opened, open_session(arguments));
   HEXLM_ASSIGN(const double sum, write_logits(*opened.session, request));
   // One token predicts nothing that was given.

@@ -15,7 +15,7 @@ namespace {
 struct Vector {
   static constexpr int lanes = 8;
   static constexpr int tile_rows = 6;
-  static constexpr int tile_tokens = 3;
+  static constexpr int tile_tokens = 2;
 
   __m256 v;
 

@@ -13,9 +13,10 @@ namespace {
 
 struct Vector {
   static constexpr int lanes = 16;
-  /// Register tiles that fit 32 registers: rows × 2 vectors, and tokens × 4 rows of a matrix product.
+  /// Register tiles that fit 32 registers: rows × 2 vectors of attention, and tokens × 2 vectors of a
+  /// matrix product.
   static constexpr int tile_rows = 12;
-  static constexpr int tile_tokens = 6;
+  static constexpr int tile_tokens = 12;
 
   __m512 v;
 
