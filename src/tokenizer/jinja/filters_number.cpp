@@ -31,7 +31,7 @@ Result<Value> to_integer(Interpreter&, const Value& input, const Arguments& argu
   HEXLM_ASSIGN(const int64_t base, bound.integer(1, 10));
   if (base != 0 && (base < 2 || base > 36))
     return fail(ErrorCode::bad_input, "int expects a base of 2 to 36, or 0");
-  const Value otherwise = bound[0] == nullptr ? Value::integer(0) : *bound[0];
+  Value otherwise = bound[0] == nullptr ? Value::integer(0) : *bound[0];
   if (input.is_undefined()) return not_a_number("int", input);
   if (input.as_large() != nullptr) return input;
   if (const auto integer = input.integral()) return Value::integer(*integer);

@@ -145,6 +145,7 @@ Result<Value> sort(Interpreter& interpreter, const Value& input, const Arguments
   HEXLM_ASSIGN(const auto keys, sort_keys(budget, values, bound[2], bound.truth(1, false)));
   HEXLM_ASSIGN(const auto order, sorted_order(budget, keys, bound.truth(0, false)));
   std::vector<Value> sorted;
+  sorted.reserve(order.size());
   for (const size_t index : order) sorted.push_back(values[index]);
   return make_sequence(&budget, std::move(sorted));
 }

@@ -19,8 +19,8 @@ std::string sign_of(bool negative, const FormatSpecification& specification) {
   return specification.sign == 0 ? "" : std::string(1, specification.sign);
 }
 
-std::string pad(Budget& budget, std::string sign, std::string body, const FormatSpecification& specification,
-                char default_align) {
+std::string pad(Budget& budget, const std::string& sign, const std::string& body,
+                const FormatSpecification& specification, char default_align) {
   const auto length = static_cast<int64_t>(count_code_points(body) + sign.size());
   const int64_t missing = specification.width - length;
   if (missing <= 0 || !budget.room(static_cast<uint64_t>(missing) * specification.fill.size()))
@@ -78,8 +78,8 @@ Result<std::string> format_real(Budget& budget, double value, const FormatSpecif
   const bool percent = specification.type == '%';
   std::string body = print_real(std::abs(percent ? value * 100 : value), specification);
   if (percent) body += '%';
-  return pad(budget, sign_of(std::signbit(value) && !std::isnan(value), specification), std::move(body),
-             specification, '>');
+  return pad(budget, sign_of(std::signbit(value) && !std::isnan(value), specification), body, specification,
+             '>');
 }
 
 tl::unexpected<Error> wrong_type(const Value& value, char type) {
@@ -103,14 +103,14 @@ Result<std::string> format_integer(Budget& budget, const Value& value,
   if (static_cast<int64_t>(digits.size()) < specification.precision) {
     digits.insert(0, static_cast<size_t>(specification.precision) - digits.size(), '0');
   }
-  return pad(budget, sign_of(number < 0, specification), std::move(digits), specification, '>');
+  return pad(budget, sign_of(number < 0, specification), digits, specification, '>');
 }
 
 Result<std::string> format_text(Budget& budget, std::string text, const FormatSpecification& specification) {
   if (specification.precision >= 0) {
     text.resize(byte_offset(text, static_cast<size_t>(specification.precision)));
   }
-  return pad(budget, "", std::move(text), specification, '<');
+  return pad(budget, "", text, specification, '<');
 }
 
 }  // namespace

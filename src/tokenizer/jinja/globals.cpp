@@ -158,7 +158,7 @@ class Joiner : public Object {
   std::string_view type_name() const override { return "Joiner"; }
   bool callable() const override { return true; }
   int depth() const override { return separator_.depth() + 1; }
-  Result<Value> call(Interpreter& interpreter, Arguments) override {
+  Result<Value> call(Interpreter& interpreter, Arguments&&) override {
     if (used_) return separator_;
     used_ = true;
     return make_text(&interpreter.budget(), "");

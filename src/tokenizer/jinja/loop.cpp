@@ -18,7 +18,7 @@ class LoopMethod : public Object {
       : loop_(std::move(loop)), body_(body), hold_(&budget, sizeof(LoopMethod)) {}
   std::string_view type_name() const override { return "method"; }
   bool callable() const override { return true; }
-  Result<Value> call(Interpreter&, Arguments arguments) override { return body_(*loop_, arguments); }
+  Result<Value> call(Interpreter&, Arguments&& arguments) override { return body_(*loop_, arguments); }
   int depth() const override { return loop_->depth() + 1; }
 
  private:
@@ -114,7 +114,7 @@ Result<Value> Loop::changed(const Arguments& arguments) {
   return Value::boolean(!same);
 }
 
-Result<Value> Loop::call(Interpreter& interpreter, Arguments arguments) {
+Result<Value> Loop::call(Interpreter& interpreter, Arguments&& arguments) {
   if (!node_.recursive || scope_ == nullptr) {
     return fail(ErrorCode::bad_input, "only a running loop marked 'recursive' can be called");
   }
@@ -132,7 +132,7 @@ Result<std::optional<Value>> Macro::attribute(Budget& budget, std::string_view n
   return std::optional<Value>();
 }
 
-Result<Value> Macro::call(Interpreter& interpreter, Arguments arguments) {
+Result<Value> Macro::call(Interpreter& interpreter, Arguments&& arguments) {
   return interpreter.call_macro(definition_, scope_, std::move(arguments));
 }
 

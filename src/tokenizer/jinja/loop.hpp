@@ -28,7 +28,7 @@ class Loop : public Object, public std::enable_shared_from_this<Loop> {
   std::string_view type_name() const override { return "LoopContext"; }
   Result<std::optional<Value>> attribute(Budget& budget, std::string_view name) override;
   bool callable() const override { return node_.recursive; }
-  Result<Value> call(Interpreter& interpreter, Arguments arguments) override;
+  Result<Value> call(Interpreter& interpreter, Arguments&& arguments) override;
   int depth() const override { return container_depth_; }
   void clear() override;
 
@@ -63,7 +63,7 @@ class Macro : public Object {
   std::string_view type_name() const override { return "Macro"; }
   Result<std::optional<Value>> attribute(Budget& budget, std::string_view name) override;
   bool callable() const override { return true; }
-  Result<Value> call(Interpreter& interpreter, Arguments arguments) override;
+  Result<Value> call(Interpreter& interpreter, Arguments&& arguments) override;
 
  private:
   const MacroDefinition& definition_;

@@ -8,7 +8,7 @@ namespace hexlm::jinja {
 
 Result<std::optional<Value>> Object::attribute(Budget&, std::string_view) { return std::optional<Value>(); }
 
-Result<Value> Object::call(Interpreter&, Arguments) {
+Result<Value> Object::call(Interpreter&, Arguments&&) {
   return fail(ErrorCode::bad_input, fmt::format("'{}' is not callable", type_name()));
 }
 
@@ -38,11 +38,11 @@ void Namespace::set(std::string_view name, Value value) {
   attributes_.emplace_back(std::string(name), std::move(value));
 }
 
-Result<Value> Function::call(Interpreter& interpreter, Arguments arguments) {
+Result<Value> Function::call(Interpreter& interpreter, Arguments&& arguments) {
   return body_(interpreter, arguments);
 }
 
-Result<Value> BoundMethod::call(Interpreter& interpreter, Arguments arguments) {
+Result<Value> BoundMethod::call(Interpreter& interpreter, Arguments&& arguments) {
   return body_(interpreter.budget(), self_, arguments);
 }
 

@@ -30,7 +30,7 @@ class Object {
   /// The attribute of this name; none if there is no such attribute.
   virtual Result<std::optional<Value>> attribute(Budget& budget, std::string_view name);
   virtual bool callable() const { return false; }
-  virtual Result<Value> call(Interpreter& interpreter, Arguments arguments);
+  virtual Result<Value> call(Interpreter& interpreter, Arguments&& arguments);
   /// Levels of containers held, so that destroying a value never recurses deeper than the limit. Objects
   /// that the interpreter keeps alive until the rendering ends hold nothing in this sense.
   virtual int depth() const { return 1; }
@@ -61,7 +61,7 @@ class Function : public Object {
   explicit Function(Body body) : body_(body) {}
   std::string_view type_name() const override { return "function"; }
   bool callable() const override { return true; }
-  Result<Value> call(Interpreter& interpreter, Arguments arguments) override;
+  Result<Value> call(Interpreter& interpreter, Arguments&& arguments) override;
 
  private:
   Body body_;
@@ -75,7 +75,7 @@ class BoundMethod : public Object {
       : self_(std::move(self)), body_(body), hold_(&budget, sizeof(BoundMethod)) {}
   std::string_view type_name() const override { return "builtin_function_or_method"; }
   bool callable() const override { return true; }
-  Result<Value> call(Interpreter& interpreter, Arguments arguments) override;
+  Result<Value> call(Interpreter& interpreter, Arguments&& arguments) override;
   int depth() const override { return self_.depth() + 1; }
 
  private:
