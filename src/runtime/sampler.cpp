@@ -101,22 +101,39 @@ float Sampler::penalized(float logit, size_t id) const {
   return logit;
 }
 
+Result<float> Sampler::checked(std::span<const float> logits, size_t id) const {
+  const float value = penalized(logits[id], id);
+  if (std::isnan(value) || value == std::numeric_limits<float>::infinity()) {
+    return fail(
+        ErrorCode::runtime, fmt::format("the logit of token {} is {}", id, logits[id]),
+        "the weights or a kernel produced a value that is no number: check the model with `hexlm inspect`");
+  }
+  return value;
+}
+
+Result<int32_t> Sampler::best(std::span<const float> logits) const {
+  const size_t count = std::min(logits.size(), static_cast<size_t>(vocabulary_));
+  float highest = -std::numeric_limits<float>::infinity();
+  int32_t best_id = -1;
+  for (size_t id = 0; id < count; ++id) {
+    HEXLM_ASSIGN(const float value, checked(logits, id));
+    if (value > highest) {
+      highest = value;
+      best_id = static_cast<int32_t>(id);
+    }
+  }
+  if (best_id < 0) return fail(ErrorCode::runtime, fmt::format("all {} logits are -infinity", count));
+  return best_id;
+}
+
 Status Sampler::collect(std::span<const float> logits) {
   candidates_.clear();
   const size_t count = std::min(logits.size(), static_cast<size_t>(vocabulary_));
-  bool any = false;
   for (size_t id = 0; id < count; ++id) {
-    const float value = penalized(logits[id], id);
-    if (std::isnan(value) || value == std::numeric_limits<float>::infinity()) {
-      return fail(
-          ErrorCode::runtime, fmt::format("the logit of token {} is {}", id, logits[id]),
-          "the weights or a kernel produced a value that is no number: check the model with `hexlm inspect`");
-    }
-    if (std::isinf(value)) continue;
-    any = true;
-    candidates_.push_back({value, static_cast<int32_t>(id)});
+    HEXLM_ASSIGN(const float value, checked(logits, id));
+    if (!std::isinf(value)) candidates_.push_back({value, static_cast<int32_t>(id)});
   }
-  if (!any) return fail(ErrorCode::runtime, fmt::format("all {} logits are -infinity", count));
+  if (candidates_.empty()) return fail(ErrorCode::runtime, fmt::format("all {} logits are -infinity", count));
   return {};
 }
 
@@ -170,28 +187,29 @@ bool Sampler::before(const Candidate& a, const Candidate& b) {
   return a.value != b.value ? a.value > b.value : a.id < b.id;
 }
 
-Result<int32_t> Sampler::sample(std::span<const float> logits) {
+Result<int32_t> Sampler::pick(std::span<const float> logits) {
+  if (options_.temperature == 0) return best(logits);
   HEXLM_TRY(collect(logits));
-  const auto best = std::min_element(candidates_.begin(), candidates_.end(), before);
-  int32_t chosen = best->id;
-  if (options_.temperature > 0) {
-    // Dividing by a tiny temperature may overflow; relative to the best, it overflows to −infinity only.
-    const float highest = best->value;
-    for (Candidate& candidate : candidates_) {
-      candidate.value = (candidate.value - highest) / options_.temperature;
-    }
-    keep_top_k();
-    if (options_.top_p < 1) keep_top_p();
-    if (options_.min_p > 0) {
-      // The best candidate's weight is 1, so min_p · p_max is min_p.
-      std::erase_if(candidates_,
-                    [this](const Candidate& candidate) { return weight(candidate) < options_.min_p; });
-    }
-    chosen = draw();
+  // Dividing by a tiny temperature may overflow; relative to the best, it overflows to −infinity only.
+  const float highest = std::min_element(candidates_.begin(), candidates_.end(), before)->value;
+  for (Candidate& candidate : candidates_) {
+    candidate.value = (candidate.value - highest) / options_.temperature;
   }
-  seen_[static_cast<size_t>(chosen)] = 1;
-  ++output_counts_[static_cast<size_t>(chosen)];
-  return chosen;
+  keep_top_k();
+  if (options_.top_p < 1) keep_top_p();
+  if (options_.min_p > 0) {
+    // The best candidate's weight is 1, so min_p · p_max is min_p.
+    std::erase_if(candidates_,
+                  [this](const Candidate& candidate) { return weight(candidate) < options_.min_p; });
+  }
+  return draw();
+}
+
+Result<int32_t> Sampler::sample(std::span<const float> logits) {
+  HEXLM_ASSIGN(const int32_t id, pick(logits));
+  seen_[static_cast<size_t>(id)] = 1;
+  ++output_counts_[static_cast<size_t>(id)];
+  return id;
 }
 
 }  // namespace hexlm

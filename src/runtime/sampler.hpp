@@ -33,6 +33,10 @@ class Sampler {
   };
   Sampler(const SamplingOptions& options, int64_t vocabulary);
   float penalized(float logit, size_t id) const;
+  /// The penalized logit. Errors: runtime when it is NaN or +infinity.
+  Result<float> checked(std::span<const float> logits, size_t id) const;
+  Result<int32_t> best(std::span<const float> logits) const;
+  Result<int32_t> pick(std::span<const float> logits);
   Status collect(std::span<const float> logits);
   void keep_top_k();
   void keep_top_p();

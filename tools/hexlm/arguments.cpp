@@ -5,12 +5,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/cpu_features.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-
-extern char** environ;
 
 namespace hexlm::tool {
 namespace {

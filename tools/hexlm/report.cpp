@@ -32,6 +32,7 @@ std::vector<size_t> column_widths(const Table& table) {
 
 std::vector<std::string> titles(const Table& table) {
   std::vector<std::string> row;
+  row.reserve(table.columns.size());
   for (const Column& column : table.columns) row.push_back(column.title);
   return row;
 }
@@ -43,6 +44,10 @@ std::string line(const Table& table, const std::vector<std::string>& row, const 
     if (i > 0) text += separator;
     text += padded(row[i], widths[i], table.columns[i].number);
   }
+  return text;
+}
+
+std::string without_trailing_spaces(std::string text) {
   text.erase(text.find_last_not_of(' ') + 1);
   return text;
 }
@@ -71,8 +76,8 @@ Format format_of(const Arguments& arguments) {
 
 std::string to_text(const Table& table) {
   const std::vector<size_t> widths = column_widths(table);
-  std::string text = line(table, titles(table), widths, "  ") + "\n";
-  for (const auto& row : table.rows) text += line(table, row, widths, "  ") + "\n";
+  std::string text = without_trailing_spaces(line(table, titles(table), widths, "  ")) + "\n";
+  for (const auto& row : table.rows) text += without_trailing_spaces(line(table, row, widths, "  ")) + "\n";
   return text;
 }
 

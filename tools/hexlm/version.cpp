@@ -17,7 +17,7 @@ Result<int> run_version(Arguments& arguments) {
     } else {
       text = value.is_string() ? value.get<std::string>() : value.dump();
     }
-    report.summary += fmt::format("{:<13}{}\n", key, text);
+    report.summary += fmt::format("{:<16}{}\n", key, text);
   }
   print(report, format_of(arguments));
   return 0;
