@@ -19,10 +19,10 @@ struct Limit {
 /// The random qwen3_5 checkpoint is ill-conditioned: a few of its tokens have delta-net outputs that almost
 /// cancel, and the gated norm blows their rounding up. On its short prompt transformers in float32
 /// lies 1.6e-5 from the exact result, 1.1e-5 to 2.5e-5 from itself under another instruction set of its BLAS,
-/// and 3.0e-5 from itself when it takes the prompt token by token. The vector kernels add along the columns in
-/// the order its BLAS does and come within 1e-5 of it; the scalar set adds in double and can't. Against the
-/// exact result the limit is transformers' own distance, rounded up. On the long text only single elements
-/// stand out.
+/// and 3.0e-5 from itself when it takes the prompt token by token. The vector kernels add along the columns
+/// in the order its BLAS does and come within 1e-5 of it; the scalar set adds in double and can't. Against
+/// the exact result the limit is transformers' own distance, rounded up. On the long text only single
+/// elements stand out.
 bool ill_conditioned(const std::string& name) { return name == "qwen3_5_text"; }
 Limit limit_of(const std::string& name) { return ill_conditioned(name) ? Limit{3e-5, 1.5e-4} : Limit{}; }
 Limit exact_limit_of(const std::string& name) { return ill_conditioned(name) ? Limit{2e-5, 1e-4} : Limit{}; }
