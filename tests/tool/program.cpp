@@ -134,6 +134,8 @@ ProgramResult run_hexlm(const std::vector<std::string>& arguments, const Program
   const Pipe in;
   const Pipe out;
   const Pipe err;
+  // Before the program starts: it may have written everything before this thread runs again.
+  if (options.close_stdout) ::close(out.read_end);
   const pid_t child = [&] {
     const FileSizeLimit limit(options.file_size_limit);
     return spawn(arguments, clean_environment(options.environment), in, out, err);
@@ -151,11 +153,7 @@ ProgramResult run_hexlm(const std::vector<std::string>& arguments, const Program
     ::close(in.write_end);
   });
   ProgramResult result;
-  int out_end = out.read_end;
-  if (options.close_stdout) {
-    ::close(out.read_end);
-    out_end = -1;
-  }
+  const int out_end = options.close_stdout ? -1 : out.read_end;
   collect(child, out_end, err.read_end, options, result);
   writer.join();
   if (!options.close_stdout) ::close(out.read_end);

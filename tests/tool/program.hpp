@@ -22,8 +22,11 @@ struct ProgramResult {
 };
 
 struct ProgramOptions {
+  // g++ warns of designated initializers that leave out members without initializer.
+  // NOLINTBEGIN(readability-redundant-member-init)
   std::string input = {};                     ///< given on stdin, which then ends
   std::vector<std::string> environment = {};  ///< more "NAME=value"
+  // NOLINTEND(readability-redundant-member-init)
   /// Sends SIGINT when stdout holds this many bytes; 0 never.
   size_t interrupt_after = 0;
   /// Bytes that a file may grow to, which stands for a full disk; 0 for no limit.
