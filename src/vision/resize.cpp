@@ -46,8 +46,8 @@ ResizeWeights resize_weights(int source, int target) {
   const double shrink = 1.0 / widening;
   for (int i = 0; i < target; ++i) {
     const double center = (i + 0.5) * scale;
-    const int first = std::max(0, static_cast<int>(center - reach + 0.5));
-    const int count = std::min(source, static_cast<int>(center + reach + 0.5)) - first;
+    const int first = std::max(0, static_cast<int>(std::floor(center - reach + 0.5)));
+    const int count = std::min(source, static_cast<int>(std::floor(center + reach + 0.5))) - first;
     double sum = 0;
     for (int k = 0; k < count; ++k) {
       exact[static_cast<size_t>(k)] = cubic_kernel((k + first - center + 0.5) * shrink);

@@ -74,11 +74,13 @@ std::vector<PatchPlace> patch_places(std::span<const ImageGrid> grids, int merge
 
 RotaryTable patch_rotary(std::span<const ImageGrid> grids, int merge_size, int head_dim, double theta) {
   const int quarter = head_dim / 4;
+  const int half = head_dim / 2;
   std::vector<float> frequencies;
+  frequencies.reserve(static_cast<size_t>(quarter));
   for (int i = 0; i < quarter; ++i) {
     // In float from here on, as the reference computes its angles.
-    frequencies.push_back(1.0F / std::pow(static_cast<float>(theta),
-                                          static_cast<float>(2 * i) / static_cast<float>(head_dim / 2)));
+    frequencies.push_back(
+        1.0F / std::pow(static_cast<float>(theta), static_cast<float>(2 * i) / static_cast<float>(half)));
   }
   RotaryTable table;
   for (const PatchPlace& patch : patch_places(grids, merge_size)) {
