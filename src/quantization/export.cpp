@@ -122,6 +122,7 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   manifest.provenance = provenance(options, choice, companions.sources, hashes);
   HEXLM_TRY(
       write_file_atomically(folder.working_path() + "/manifest.json", seal_manifest(to_json(manifest))));
+  if (interrupted()) return fail(ErrorCode::interrupted, "export interrupted before its end");
   HEXLM_TRY(folder.commit());
   ExportResult result;
   result.bytes = plan.bytes;
