@@ -86,7 +86,8 @@ void install_interrupt_handler() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before{};
     sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);  // `nohup` stays what it is
+    // `nohup` stays what it is; that a script's background job ignores SIGINT does not.
+    if (signal != SIGHUP || before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
   }
 }
 
