@@ -259,7 +259,11 @@ Result<SafetensorsContent> parse_safetensors(std::span<const std::byte> file, co
                            file.size() - length_bytes));
   }
   if (text[length_bytes] != '{') return bad("the header is not a JSON object");
-  return HeaderReader(origin, file.subspan(length_bytes + length)).read(text.substr(length_bytes, length));
+  HEXLM_ASSIGN(
+      SafetensorsContent content,
+      HeaderReader(origin, file.subspan(length_bytes + length)).read(text.substr(length_bytes, length)));
+  content.header_bytes = length_bytes + static_cast<size_t>(length);
+  return content;
 }
 
 }  // namespace hexlm

@@ -37,9 +37,10 @@ std::vector<TensorPlan> file_plan(const ExportPlan& plan) {
   return parts;
 }
 
-Result<std::vector<PackageTensor>> write_weights(const std::string& folder, const ExportOptions& options,
-                                                 const ExportPlan& plan, const CheckpointWeights& weights,
-                                                 const ProgressCallback& progress, SourceHashes& hashes) {
+/// Writes weights.safetensors and lists it and its tensors in the manifest.
+Status write_weights(const std::string& folder, const ExportOptions& options, const ExportPlan& plan,
+                     const CheckpointWeights& weights, const ProgressCallback& progress, SourceHashes& hashes,
+                     Manifest& manifest) {
   HEXLM_ASSIGN(SafetensorsWriter writer,
                SafetensorsWriter::create(folder + "/" + weights_file, file_plan(plan), {{"format", "hexlm"}},
                                          package_alignment));
@@ -48,8 +49,7 @@ Result<std::vector<PackageTensor>> write_weights(const std::string& folder, cons
   uint64_t total = 0;
   for (const ExportTensor& tensor : plan.tensors) total += tensor.source_bytes;
   uint64_t done = 0;
-  std::vector<PackageTensor> written;
-  written.reserve(plan.tensors.size());
+  manifest.tensors.reserve(plan.tensors.size());
   for (const ExportTensor& tensor : plan.tensors) {
     HEXLM_ASSIGN(const WeightView weight, weights.find(tensor.name));
     const MappedFile* file = weights.checkpoint().file_of(weight.data.name);
@@ -66,10 +66,11 @@ Result<std::vector<PackageTensor>> write_weights(const std::string& folder, cons
     HEXLM_ASSIGN(PackageTensor stored,
                  stream.write(weight.data, *file, tensor, hashes[file->path()], advance));
     stored.file = weights_file;
-    written.push_back(std::move(stored));
+    manifest.tensors.push_back(std::move(stored));
   }
   HEXLM_TRY(writer.commit());
-  return written;
+  manifest.files.push_back({weights_file, writer.file_bytes(), writer.header_checksum()});
+  return {};
 }
 
 Json source_files(const std::vector<CompanionFile>& companions, const SourceHashes& hashes) {
@@ -113,16 +114,15 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   Manifest manifest;
   manifest.architecture = plan.config.model_type;
   manifest.configuration = plan.config.source;
-  HEXLM_ASSIGN(const std::vector<CompanionFile> companions,
-               copy_companions(options.checkpoint, folder.working_path()));
+  HEXLM_ASSIGN(Companions companions, copy_companions(options.checkpoint, folder.working_path()));
+  manifest.files = std::move(companions.files);
   HEXLM_TRY(write_runtime_defaults(options.checkpoint, folder.working_path()));
   SourceHashes hashes;
-  HEXLM_ASSIGN(manifest.tensors,
-               write_weights(folder.working_path(), options, plan, *weights, progress, hashes));
-  manifest.provenance = provenance(options, choice, companions, hashes);
+  HEXLM_TRY(write_weights(folder.working_path(), options, plan, *weights, progress, hashes, manifest));
+  manifest.provenance = provenance(options, choice, companions.sources, hashes);
   HEXLM_TRY(
-      write_file_atomically(folder.working_path() + "/manifest.json",
-                            to_json(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
+      write_file_atomically(folder.working_path() + "/manifest.json", seal_manifest(to_json(manifest))));
+  if (interrupted()) return fail(ErrorCode::interrupted, "export interrupted before its end");
   HEXLM_TRY(folder.commit());
   ExportResult result;
   result.bytes = plan.bytes;

@@ -117,6 +117,36 @@ TEST(CommandLine, AClosedPipeIsQuiet) {
   EXPECT_EQ(result.err, "");
 }
 
+TEST(CommandLine, AFullDiskIsNoSuccess) {
+  const TemporaryFolder folder;
+  const std::string ids = "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16";
+  write_test_file(folder.file("text"), "Once upon a time, there was a little girl named Lily.");
+  write_test_file(folder.file("lines"), "{\"text\": \"Once\"}\n{\"text\": \"upon\"}\n");
+  int number = 0;
+  for (const auto& command : std::vector<std::vector<std::string>>{
+           {"--help"},
+           {"version"},
+           {"run", "--help"},
+           {"run", tiny_model(), "Once", "--raw", "-n", "40"},
+           {"run", tiny_model(), "Once", "--raw", "-n", "4", "--format", "json"},
+           {"export", tiny_model(), "--dry-run"},
+           {"export", reference_checkpoint("qwen3"), "-o", folder.file("package")},
+           {"synth", reference_checkpoint("qwen3"), "-o", folder.file("checkpoint")},
+           {"logits", tiny_model(), "--ids", ids, "-o", folder.file("logits")},
+           {"tokenize", tiny_model(), "--text", "Once"},
+           {"tokenize", tiny_model(), "--jsonl", folder.file("lines")},
+           {"perplexity", tiny_model(), "--text", folder.file("text")},
+           {"inspect", tiny_model()},
+           {"inspect", tiny_model(), "--graph"},
+           {"bench", tiny_model(), "-p", "8", "-n", "2", "-r", "1"}}) {
+    const auto result = run_hexlm(command, {.stdout_file = "/dev/full"});
+    EXPECT_EQ(result.code, 5) << command[0] << " " << number;
+    EXPECT_THAT(result.err, HasSubstr("error: stdout: write failed: No space left on device\nhint: "))
+        << command[0] << " " << number;
+    ++number;
+  }
+}
+
 TEST(Settings, ComeFromVariables) {
   const auto bad = run_hexlm({"inspect", "absent"}, {.environment = {"HEXLM_THREADS=many"}});
   EXPECT_EQ(bad.code, 2);

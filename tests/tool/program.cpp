@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <poll.h>
 #include <pty.h>
 #include <spawn.h>
@@ -56,11 +57,15 @@ struct Pipe {
 };
 
 pid_t spawn(std::vector<std::string> arguments, std::vector<std::string> environment, const Pipe& in,
-            const Pipe& out, const Pipe& err) {
+            const Pipe& out, const Pipe& err, const std::string& stdout_file) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in.read_end, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
+  if (stdout_file.empty()) {
+    posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, stdout_file.c_str(), O_WRONLY, 0);
+  }
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
   arguments.insert(arguments.begin(), HEXLM_PROGRAM);
   pid_t child = -1;
@@ -70,6 +75,19 @@ pid_t spawn(std::vector<std::string> arguments, std::vector<std::string> environ
   }
   posix_spawn_file_actions_destroy(&actions);
   return child;
+}
+
+/// Until every look at the process within a tenth of a second finds it waiting.
+void wait_until_asleep(pid_t child) {
+  const std::string path = "/proc/" + std::to_string(child) + "/stat";
+  for (int quiet = 0, looks = 0; quiet < 20 && looks < patience_ms / 5; ++looks) {
+    std::ifstream stat(path);
+    std::string text;
+    std::getline(stat, text);
+    const size_t state = text.rfind(") ");
+    quiet = state != std::string::npos && text[state + 2] == 'S' ? quiet + 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 /// Limits the size of files while it lives; a child started then keeps the limit.
@@ -139,12 +157,17 @@ ProgramResult run_hexlm(const std::vector<std::string>& arguments, const Program
   if (options.close_stdout) ::close(out.read_end);
   const pid_t child = [&] {
     const FileSizeLimit limit(options.file_size_limit);
-    return spawn(arguments, clean_environment(options.environment), in, out, err);
+    return spawn(arguments, clean_environment(options.environment), in, out, err, options.stdout_file);
   }();
   ::close(in.read_end);
   ::close(out.write_end);
   ::close(err.write_end);
   std::thread writer([&] {
+    if (options.signal_when_waiting != 0) {
+      wait_until_asleep(child);
+      ::kill(child, options.signal_when_waiting);
+      return;
+    }
     size_t sent = 0;
     while (sent < options.input.size()) {
       const ssize_t count = ::write(in.write_end, options.input.data() + sent, options.input.size() - sent);
@@ -157,6 +180,7 @@ ProgramResult run_hexlm(const std::vector<std::string>& arguments, const Program
   const int out_end = options.close_stdout ? -1 : out.read_end;
   collect(child, out_end, err.read_end, options, result);
   writer.join();
+  if (options.signal_when_waiting != 0) ::close(in.write_end);
   if (!options.close_stdout) ::close(out.read_end);
   ::close(err.read_end);
   result.code = exit_code(child);

@@ -1,12 +1,11 @@
 #include "hexlm/chat.hpp"
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
-#include <iostream>
 
 #include "base/progress.hpp"
 #include "hexlm/report.hpp"
+#include "hexlm/standard_input.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -15,15 +14,6 @@ size_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& 
   const size_t count = std::min(a.size(), b.size());
   return static_cast<size_t>(
       std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin()).first - a.begin());
-}
-
-/// At the prompt there is nothing to stop: Ctrl-C ends the program there.
-bool read_line(std::string& line) {
-  std::signal(SIGINT, SIG_DFL);
-  std::fputs("> ", stderr);
-  const bool read = static_cast<bool>(std::getline(std::cin, line));
-  install_interrupt_handler();
-  return read;
 }
 
 }  // namespace
@@ -107,8 +97,18 @@ Result<int> run_chat(Session& session, const PromptFormat& format, GenerateOptio
     return stdout_works();
   };
   Chat chat(session, format, std::move(options));
+  StandardInput input;
   std::string line;
-  while (stdout_works() && read_line(line)) {
+  while (stdout_works()) {
+    std::fputs("> ", stderr);
+    // At the prompt there is nothing to stop: Ctrl-C ends the program there.
+    const Result<bool> more = input.line(line);
+    if (!more && more.error().code == ErrorCode::interrupted) {
+      std::fputs("\n", stderr);
+      return static_cast<int>(ErrorCode::interrupted);
+    }
+    if (!more) return tl::unexpected<Error>(more.error());
+    if (!*more) break;
     if (line.empty()) continue;
     if (line == "/exit") break;
     if (line == "/clear") {

@@ -7,6 +7,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/text.hpp"
+#include "hexlm/standard_input.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -77,7 +78,7 @@ Result<Opened> open_session(Arguments& arguments) {
 }
 
 void print_placement(const Session& session) {
-  std::fflush(stdout);
+  stdout_works();  // the result comes first; a failure is kept for the end
   const std::string line = fmt::format("placement: {}\n", session.placement());
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
@@ -106,11 +107,8 @@ std::string format_ids(const std::vector<int32_t>& ids) { return fmt::format("[{
 
 Result<std::string> read_text(const std::string& path) {
   if (path != "-") return read_file(path);
-  std::string text;
-  char buffer[1 << 16];
-  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), stdin)) text.append(buffer, count);
-  if (std::ferror(stdin) != 0) return fail(ErrorCode::runtime, "can't read stdin");
-  return text;
+  StandardInput input;
+  return input.rest();
 }
 
 Status require(const Arguments& arguments, std::string_view flag) {

@@ -5,9 +5,9 @@
 #include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
+#include "evaluation/verify_package.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
-#include "hexlm/verify_package.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -127,10 +127,11 @@ Result<int> run_export(Arguments& arguments) {
   Report report = result_report(plan, options, result);
   std::optional<Verification> verification;
   if (arguments.toggle("verify")) {
-    HEXLM_ASSIGN(verification, verify_package(options, plan));
+    HEXLM_ASSIGN(verification, verify_package(options.checkpoint, options.package, options.threads));
     report.json["verification"] = to_json(*verification);
   }
   print_result(report, options, result, verification, format);
+  if (verification && !verification->warning().empty()) log_warning(verification->warning());
   if (!verification || verification->passed()) return 0;
   // The result above is complete: only the verdict is left to say.
   const Error error = verification->error();

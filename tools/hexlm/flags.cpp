@@ -14,6 +14,13 @@ constexpr Flag quiet_flag = {
 constexpr Flag threads_flag = {
     "threads", 't', FlagKind::integer, "N", "0", "threads; 0 takes every processor", "HEXLM_THREADS", false,
     0,         1024};
+constexpr Flag no_verify_flag = {"no-verify",
+                                 0,
+                                 FlagKind::toggle,
+                                 "",
+                                 "",
+                                 "skip the checksums (package) or the NaN scan (checkpoint)",
+                                 "HEXLM_NO_VERIFY"};
 constexpr Flag force_flag = {"force", 0, FlagKind::toggle, "", "", "replace an existing output folder", ""};
 constexpr Flag output_folder_flag = {"output", 'o', FlagKind::path, "DIR", "", "folder to create (required)",
                                      ""};
@@ -44,8 +51,7 @@ const std::vector<Flag> model_flags = {
     {"context", 'c', FlagKind::integer, "N", "0", "tokens the cache can hold; 0 takes the model's maximum",
      "HEXLM_CONTEXT", false, 0, 1e9},
     {"chunk", 0, FlagKind::integer, "N", "512", "tokens per prefill step", "HEXLM_CHUNK", false, 1, 1e6},
-    {"no-verify", 0, FlagKind::toggle, "", "", "skip the checksums (package) or the NaN scan (checkpoint)",
-     "HEXLM_NO_VERIFY"},
+    no_verify_flag,
     config_flag,
     quiet_flag,
 };
@@ -168,6 +174,7 @@ Verb tokenize_verb() {
         ""},
        {"skip-special-tokens", 0, FlagKind::toggle, "", "", "leave special tokens out of decoded text", ""},
        chat_template_flag,
+       no_verify_flag,
        format_flag("text|json"),
        config_flag,
        quiet_flag},
@@ -198,8 +205,7 @@ Verb inspect_verb() {
            {"context", 'c', FlagKind::integer, "N", "(the model's)", "forecast memory for N tokens",
             "HEXLM_CONTEXT", false, 1, 1e9},
            threads_flag,
-           {"no-verify", 0, FlagKind::toggle, "", "",
-            "skip the checksums (package) or the NaN scan (checkpoint)", "HEXLM_NO_VERIFY"},
+           no_verify_flag,
            format_flag("text|json|md|csv|jsonl"),
            config_flag,
            quiet_flag},

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/hash.hpp"
 #include "base/text.hpp"
 #include "graph/graph.hpp"
 #include "hexlm/common.hpp"
@@ -86,6 +87,26 @@ Json nodes_json(const Graph& graph) {
   return nodes;
 }
 
+/// Which checksums were compared when the model was opened; null for a checkpoint, which has none.
+Json integrity_json(const Model& model) {
+  if (!model.is_package()) return {};
+  const Manifest& manifest = model.package()->manifest();
+  Json files = Json::array();
+  for (const PackageFile& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", to_hex(file.checksum)}});
+  }
+  return {{"verified", model.package()->verified()},
+          {"tensors", manifest.tensors.size()},
+          {"files", std::move(files)}};
+}
+
+std::string integrity_text(const Model& model) {
+  if (!model.is_package()) return "none (a checkpoint)";
+  if (!model.package()->verified()) return "not compared (--no-verify)";
+  const Manifest& manifest = model.package()->manifest();
+  return fmt::format("match: manifest, {} files, {} tensors", manifest.files.size(), manifest.tensors.size());
+}
+
 std::string summary_of(const Model& model, const Forecast& memory) {
   const TextConfig& text = model.config().text;
   std::string lines;
@@ -101,6 +122,7 @@ std::string summary_of(const Model& model, const Forecast& memory) {
       fmt::format("{}, {:.3f} bits per weight", format_bytes(memory.weights), model.bits_per_weight()));
   add("tokenizer", model.tokenizer() == nullptr ? "none" : fmt::format("{} ids", model.tokenizer()->size()));
   add("chat template", model.chat_template() != nullptr ? "yes" : "none");
+  add("checksums", integrity_text(model));
   add("memory",
       fmt::format("{} for {} tokens: weights {}, cache {} (precision high: {}), recurrent states {}",
                   format_bytes(memory.weights + memory.cache_half + memory.recurrent), memory.context,
@@ -131,7 +153,8 @@ Result<int> run_inspect(Arguments& arguments) {
                  {"parameters", model->parameter_count()},
                  {"bits_per_weight", model->bits_per_weight()},
                  {"bytes", memory.weights},
-                 {"memory", to_json(memory)}};
+                 {"memory", to_json(memory)},
+                 {"integrity", integrity_json(*model)}};
   HEXLM_TRY(add_tensors(*model, report));
   report.json["nodes"] = nodes_json(*model->graph());
   report.rows_key = arguments.toggle("graph") ? "nodes" : "tensors";

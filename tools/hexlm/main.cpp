@@ -74,12 +74,12 @@ Result<int> run_tool(const std::vector<std::string>& words) {
 
 /// A result that did not reach its reader is no success.
 int check_stdout(int code, bool json) {
-  errno = 0;
   if (stdout_works()) return code;
-  const int reason = errno;
-  if (reason == EPIPE || reason == 0) return broken_pipe_exit_code;
-  const Error error{write_error_code(reason), fmt::format("can't write to stdout: {}", system_reason(reason)),
-                    ""};
+  const int reason = stdout_failure();
+  if (reason == EPIPE) return broken_pipe_exit_code;
+  const ErrorCode kind = write_error_code(reason);
+  const Error error{kind, fmt::format("stdout: write failed: {}", system_reason(reason)),
+                    kind == ErrorCode::limit ? "free disk space or write to another disk" : ""};
   print_error(error, json);
   return static_cast<int>(error.code);
 }

@@ -1,6 +1,7 @@
 #include "hexlm/report.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <fmt/format.h>
 
@@ -61,6 +62,9 @@ std::string csv_field(const std::string& text) {
   }
   return quoted + '"';
 }
+
+/// Of writing to stdout.
+int first_failure = 0;
 
 std::string compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -133,9 +137,17 @@ void print(const Report& report, Format format) {
   }
 }
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() && first_failure == 0)
+    first_failure = errno;
+}
 
-bool stdout_works() { return std::fflush(stdout) == 0 && std::ferror(stdout) == 0; }
+bool stdout_works() {
+  if (std::fflush(stdout) != 0 && first_failure == 0) first_failure = errno;
+  return first_failure == 0;
+}
+
+int stdout_failure() { return first_failure; }
 
 void note(std::string_view text) {
   if (log_level() < LogLevel::info) return;

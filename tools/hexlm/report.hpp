@@ -39,9 +39,12 @@ struct Report {
 };
 void print(const Report& report, Format format);
 
-/// Writes to stdout. Failures stick to the stream: `stdout_works` and the program's end look at it.
+/// Writes to stdout. The first failure is kept: `stdout_works` and the program's end look at it.
 void print(std::string_view text);
+/// Writes out what is buffered; false once that, or anything before, failed.
 bool stdout_works();
+/// The `errno` of the first failure, 0 for none.
+int stdout_failure();
 /// A note for people on stderr, unless --quiet.
 void note(std::string_view text);
 

@@ -31,6 +31,7 @@ Result<Input> read_input(const Arguments& arguments) {
   }
   std::string text = by_flag ? arguments.text("prompt") : positional;
   if (by_flag && text == "-") {
+    if (::isatty(STDIN_FILENO) == 1) note("the prompt, until Ctrl-D on a line of its own:");
     HEXLM_ASSIGN(text, read_text("-"));
     // What `echo` and editors end a text with is not part of the question.
     if (text.ends_with('\n')) text.pop_back();

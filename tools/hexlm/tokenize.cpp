@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
+#include "formats/package.hpp"
 #include "hexlm/chat_context.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
@@ -29,6 +30,7 @@ Result<TextModel> open_text_model(const Arguments& arguments) {
     return fail(ErrorCode::bad_input, fmt::format("{} does not exist", path.string()),
                 "name a folder that holds a tokenizer.json");
   }
+  if (Package::is_package(folder) && !arguments.toggle("no-verify")) HEXLM_TRY(verify_text_files(folder));
   HEXLM_ASSIGN(Tokenizer tokenizer, Tokenizer::load(path.string()));
   HEXLM_ASSIGN(std::optional<ChatTemplate> given, read_chat_template_flag(arguments));
   HEXLM_ASSIGN(ChatFiles files, read_chat_files(folder));
