@@ -55,6 +55,8 @@ class Model {
   const Package* package() const { return package_.get(); }
   const ModelConfig& config() const { return config_; }
   std::shared_ptr<const Graph> graph() const { return graph_; }
+  /// The vision tower; nullptr for a model without one, or with its weights left out.
+  std::shared_ptr<const Graph> vision_graph() const { return vision_graph_; }
   std::shared_ptr<const WeightSource> weights() const { return weights_; }
   /// nullptr when the folder has no tokenizer.json (synthesized models): token ids still work.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -84,6 +86,7 @@ class Model {
   std::string folder_;
   ModelConfig config_;
   std::shared_ptr<const Graph> graph_;
+  std::shared_ptr<const Graph> vision_graph_;
   std::shared_ptr<const WeightSource> weights_;
   std::shared_ptr<const Package> package_;
   std::optional<Tokenizer> tokenizer_;

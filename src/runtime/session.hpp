@@ -10,6 +10,7 @@
 #include "backends/backend.hpp"
 #include "base/error.hpp"
 #include "runtime/model.hpp"
+#include "runtime/prompt.hpp"
 
 namespace hexlm {
 
@@ -49,8 +50,14 @@ class Session {
   /// outside the vocabulary; interrupted when the process was interrupted between chunks.
   Status forward(std::span<const int32_t> tokens, int64_t wanted, const LogitsCallback& callback,
                  Observer* observer = nullptr);
+  /// As above for tokens that stand for images. Positions continue where the sequence stands: an image takes
+  /// as many as its longer side has tokens. Errors: also bad_input when tokens and images don't match,
+  /// unsupported for images with a model that sees none.
+  Status forward(const Prompt& prompt, int64_t wanted, const LogitsCallback& callback,
+                 Observer* observer = nullptr);
   /// The last token's logits [vocabulary]; valid until the next call.
   Result<std::span<const float>> forward_last(std::span<const int32_t> tokens);
+  Result<std::span<const float>> forward_last(const Prompt& prompt);
 
  private:
   Session() = default;
