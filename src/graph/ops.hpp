@@ -138,11 +138,14 @@ struct PatchAttention {
 
 namespace hexlm {
 
-using Op = std::variant<op::Embedding, op::Linear, op::RmsNorm, op::GatedRmsNorm, op::Reshape, op::Slice,
-                        op::Rope, op::Attention, op::Add, op::SiluMultiply, op::SigmoidMultiply,
-                        op::CausalConvolution, op::GatedDeltaNet, op::MixtureOfExperts, op::GatherRows,
-                        op::ReplaceRows, op::AddRows, op::LayerNorm, op::Gelu, op::InterpolateRows,
-                        op::PatchAttention>;
+using Op =
+    std::variant<op::Embedding, op::Linear, op::RmsNorm, op::GatedRmsNorm, op::Reshape, op::Slice, op::Rope,
+                 op::Attention, op::Add, op::SiluMultiply, op::SigmoidMultiply, op::CausalConvolution,
+                 op::GatedDeltaNet, op::MixtureOfExperts, op::GatherRows, op::ReplaceRows, op::AddRows,
+                 op::LayerNorm, op::Gelu, op::InterpolateRows, op::PatchAttention>;
+
+/// "tanh", "erf", "quick"
+std::string_view to_string(op::Gelu::Kind kind);
 
 /// "linear", "rms_norm", "gated_delta_net", …
 std::string_view op_name(const Op& op);

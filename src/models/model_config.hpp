@@ -72,7 +72,7 @@ struct TextConfig {
 struct ModelConfig {
   std::string model_type;  ///< top level, as written in config.json
   TextConfig text;
-  std::string dtype;  ///< dtype or torch_dtype, "" when absent
+  std::string dtype;        ///< dtype or torch_dtype, "" when absent
   bool has_vision = false;  ///< config.json describes a vision tower
   /// Set by `resolve_vision`: the text graph then takes image features, and a tower can be built.
   std::optional<VisionConfig> vision;
@@ -103,7 +103,8 @@ op::Rope make_rope(const RopeConfig& config, int64_t head_dim);
 
 /// The decoder's graph. Inputs: ids i32 [T]; positions i32 [3, T]; rows i32 [R]; with `config.vision` also
 /// image_features [V, H], image_index i32 [T] (the row of image_features that a token shows, −1 for text) and
-/// deepstack.0, deepstack.1, … [V, H]. Output: logits [R, vocabulary]. One definition per family, one file each (llama.cpp holds what llama, qwen2 and qwen3 share).
+/// deepstack.0, deepstack.1, … [V, H]. Output: logits [R, vocabulary]. One definition per family, one file
+/// each (llama.cpp holds what llama, qwen2 and qwen3 share).
 Result<Graph> build_text_graph(const ModelConfig& config);
 
 /// The vision tower's graph, for any number of images. V counts merged cells (tokens of the language model);

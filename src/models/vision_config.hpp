@@ -20,8 +20,8 @@ struct VisionConfig {
   int64_t merge_size = 0;
   op::Gelu::Kind activation = op::Gelu::Kind::tanh;  ///< of the blocks' MLP, where it is not gated
   double rope_theta = 10000;
-  int64_t position_side = 0;  ///< of the learned position table; 0: the family has none
-  int64_t window_cells = 0;   ///< side of an attention window in merged cells; 0: no windows
+  int64_t position_side = 0;                   ///< of the learned position table; 0: the family has none
+  int64_t window_cells = 0;                    ///< side of an attention window in merged cells; 0: no windows
   std::vector<int64_t> full_attention_blocks;  ///< of a tower with windows: blocks that attend over the frame
   std::vector<int64_t> deepstack_blocks;       ///< whose outputs go to the first decoder layers, rising
   int32_t image_token = 0;

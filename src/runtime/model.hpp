@@ -68,9 +68,13 @@ class Model {
   const GenerationDefaults& generation() const { return generation_; }
   /// The package's config.json (run-time defaults), or an empty object for a checkpoint.
   const Json& settings() const { return settings_; }
-  /// Stored bits of all weights over their elements.
+  /// Checks the weights of the vision tower, which `open` leaves alone so that a text-only run never reads
+  /// them: checksums of a package, NaN in a checkpoint. Errors: bad_input as `open`.
+  Status verify_vision(int threads) const;
+  /// Stored bits of all weights, the vision tower's among them, over their elements.
   double bits_per_weight() const;
   uint64_t weight_bytes() const;
+  uint64_t vision_weight_bytes() const;
   int64_t parameter_count() const;
   /// Ids that exist: min(vocabulary rows, tokenizer size); larger ids are never sampled (spec A.0).
   int64_t usable_vocabulary() const;

@@ -13,9 +13,9 @@ namespace hexlm {
 
 /// One image as the language model sees it: what its vision tower makes of it.
 struct ImageFeatures {
-  ImageGrid grid;      ///< in patches
-  int64_t tokens = 0;  ///< merged cells: image tokens of the prompt
-  int64_t width = 0;   ///< the language model's hidden size
+  ImageGrid grid;               ///< in patches
+  int64_t tokens = 0;           ///< merged cells: image tokens of the prompt
+  int64_t width = 0;            ///< the language model's hidden size
   std::vector<float> features;  ///< [tokens, width], takes the place of the image tokens' embeddings
   /// Each [tokens, width]: level i is added to the hidden state after decoder layer i (Qwen3-VL).
   std::vector<std::vector<float>> deepstack;
@@ -42,5 +42,8 @@ Result<Prompt> make_prompt(const Model& model, std::span<const int32_t> tokens,
 Result<Prompt> drop_prefix(const Prompt& prompt, int64_t count, int32_t image_token);
 /// The greatest length of at most `count` tokens that does not cut an image of `prompt`.
 int64_t whole_prefix(const Prompt& prompt, int64_t count, int32_t image_token);
+
+/// What to say when images come to a model without a vision tower: unsupported, naming it.
+Error no_vision(const Model& model);
 
 }  // namespace hexlm
