@@ -74,7 +74,7 @@ Result<std::shared_ptr<Package>> Package::open(const std::string& folder, bool v
     for (const PackageFile& file : package->manifest_.files) HEXLM_TRY(verify_file(folder, file));
   }
   HEXLM_TRY(package->open_files());
-  if (verify) HEXLM_TRY(package->verify_all(threads));
+  if (verify) HEXLM_TRY(package->verify_weights(threads));
   package->verified_ = verify;
   return package;
 }
@@ -126,15 +126,14 @@ Status Package::verify_frame(const PackageFile& listed) const {
 }
 
 /// Reports the first tensor of the manifest that differs, whatever order the threads came to them.
-Status Package::verify_all(int threads) const {
-  for (const PackageFile& file : manifest_.files) HEXLM_TRY(verify_frame(file));
+Status Package::verify_some(const std::vector<size_t>& tensors, int threads) const {
   ThreadPool pool(threads);
   std::mutex mutex;
   std::optional<std::pair<int64_t, Error>> first;
-  const auto count = static_cast<int64_t>(manifest_.tensors.size());
+  const auto count = static_cast<int64_t>(tensors.size());
   pool.run(count, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      Status status = verify(manifest_.tensors[static_cast<size_t>(i)]);
+      Status status = verify(manifest_.tensors[tensors[static_cast<size_t>(i)]]);
       if (status) continue;
       const std::lock_guard lock(mutex);
       if (!first || i < first->first) first.emplace(i, std::move(status).error());
@@ -142,6 +141,24 @@ Status Package::verify_all(int threads) const {
   });
   if (first) return tl::unexpected<Error>(std::move(first->second));
   return {};
+}
+
+/// All that is read without an image; the vision tensors are compared when they are first used.
+Status Package::verify_weights(int threads) const {
+  for (const PackageFile& file : manifest_.files) HEXLM_TRY(verify_frame(file));
+  std::vector<size_t> now;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    if (manifest_.tensors[i].file != vision_file) now.push_back(i);
+  }
+  return verify_some(now, threads);
+}
+
+Status Package::verify_tensors(std::string_view file, int threads) const {
+  std::vector<size_t> tensors;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    if (manifest_.tensors[i].file == file) tensors.push_back(i);
+  }
+  return verify_some(tensors, threads);
 }
 
 Status Package::verify(const PackageTensor& tensor) const {

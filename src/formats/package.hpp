@@ -14,6 +14,9 @@ namespace hexlm {
 inline constexpr int package_format_version = 1;
 /// Data alignment of every tensor in a package, in bytes: one HVX vector, two x86 cache lines.
 inline constexpr size_t package_alignment = 128;
+inline constexpr const char* weights_file = "weights.safetensors";
+/// Apart from the rest, so that a text-only run need not read it.
+inline constexpr const char* vision_file = "vision.safetensors";
 
 /// One weight of a package, as the manifest lists it.
 struct PackageTensor {
@@ -74,8 +77,9 @@ std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor);
 /// and shape, nothing unlisted but padding).
 class Package : public WeightSource {
  public:
-  /// With `verify`, the checksums of the manifest, of every listed file and of every tensor are compared (in
-  /// parallel over `threads`). Errors: bad_input, naming file, tensor or field and both values.
+  /// With `verify`, the checksums of the manifest, of every listed file and of every tensor outside
+  /// vision_file are compared (in parallel over `threads`). Errors: bad_input, naming file, tensor or field
+  /// and both values.
   static Result<std::shared_ptr<Package>> open(const std::string& folder, bool verify, int threads);
   /// True when `folder` holds a manifest.json.
   static bool is_package(const std::string& folder);
@@ -86,6 +90,8 @@ class Package : public WeightSource {
   bool verified() const { return verified_; }
   /// Compares one tensor's checksum with the manifest's.
   Status verify(const PackageTensor& tensor) const;
+  /// Compares those of all tensors in one of the package's files.
+  Status verify_tensors(std::string_view file, int threads) const;
 
   Result<WeightView> find(std::string_view name) const override;
   bool contains(std::string_view name) const override;
@@ -94,9 +100,10 @@ class Package : public WeightSource {
 
  private:
   Package() = default;
-  Status verify_all(int threads) const;
   Status open_files();
   Status verify_frame(const PackageFile& listed) const;
+  Status verify_weights(int threads) const;
+  Status verify_some(const std::vector<size_t>& tensors, int threads) const;
   std::string folder_;
   bool verified_ = false;
   Manifest manifest_;

@@ -19,8 +19,6 @@
 namespace hexlm {
 namespace {
 
-constexpr const char* weights_file = "weights.safetensors";
-
 /// One hash per checkpoint file, over the bytes of its tensors in the order in which they were read: it costs
 /// no second pass over gigabytes.
 using SourceHashes = std::map<std::string, Hasher, std::less<>>;

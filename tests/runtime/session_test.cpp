@@ -129,7 +129,7 @@ TEST(Session, RefusesIdsOutsideTheVocabulary) {
     EXPECT_EQ(refused.error().code, ErrorCode::bad_input);
     EXPECT_THAT(refused.error().message, HasSubstr("token 1 of the input is id " + std::to_string(id)));
   }
-  EXPECT_FALSE(session->forward_last({}));
+  EXPECT_FALSE(session->forward_last(std::span<const int32_t>()));
   EXPECT_EQ(session->length(), 0);
 }
 

@@ -98,7 +98,8 @@ std::vector<double> DoubleExecutor::project(const std::vector<double>& x, Parame
   constexpr int64_t block = 16;
   const std::vector<int64_t>& shape = graph_.parameter(id).shape;
   const int64_t rows = shape[0];
-  const int64_t columns = shape[1];
+  // A patch embedding's kernel is a matrix whose columns are its inner dimensions.
+  const int64_t columns = elements(shape) / rows;
   const auto count = static_cast<int64_t>(x.size()) / columns;
   std::vector<double> y(static_cast<size_t>(count * rows));
   const WeightView view = find(id);

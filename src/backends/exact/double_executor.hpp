@@ -62,6 +62,12 @@ class DoubleExecutor {
   std::vector<double> apply(const Node& node, const op::GatedDeltaNet& op);
   std::vector<double> apply(const Node& node, const op::MixtureOfExperts& op);
   std::vector<double> apply(const Node& node, const op::GatherRows& op);
+  std::vector<double> apply(const Node& node, const op::ReplaceRows& op);
+  std::vector<double> apply(const Node& node, const op::AddRows& op);
+  std::vector<double> apply(const Node& node, const op::LayerNorm& op);
+  std::vector<double> apply(const Node& node, const op::Gelu& op);
+  std::vector<double> apply(const Node& node, const op::InterpolateRows& op);
+  std::vector<double> apply(const Node& node, const op::PatchAttention& op);
 
   const Graph& graph_;
   const WeightSource& weights_;
