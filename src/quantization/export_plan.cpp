@@ -127,6 +127,7 @@ Status check_resources(const ExportOptions& options, ExportPlan& plan) {
 }
 
 void add_notes(const ExportSource& source, ExportPlan& plan) {
+  plan.notes = source.config.notes;
   size_t vision = 0;
   for (const std::string& name : source.left_out) {
     if (name == "lm_head.weight") {

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "formats/json.hpp"
+#include "formats/package.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace hexlm {
@@ -76,6 +77,11 @@ std::string file_of(const CheckpointWeights& weights, const WeightView& weight) 
 }
 
 Result<ExportSource> open_export_source(const std::string& folder) {
+  if (Package::is_package(folder)) {
+    return fail(ErrorCode::bad_input,
+                fmt::format("{}: is a package already, expected a Hugging Face checkpoint", folder),
+                "export from the checkpoint that it was made from; `run` takes the package as it is");
+  }
   ExportSource source;
   const std::string config_path = folder + "/config.json";
   HEXLM_ASSIGN(const Json json, read_json(config_path));

@@ -92,8 +92,8 @@ TEST(Tokenize, NamesTheLineThatIsWrong) {
   expect_error("{\"text\": \"a\"}\nno json\n", "-:2");
   expect_error("{\"txet\": \"a\"}\n", "-:1: expected an object with");
   expect_error("[1]\n", "-:1: expected an object with");
-  expect_error("{\"ids\": [1, 99999]}\n", "-:1: \"ids\" must be an array of ids from 0 to");
-  expect_error("{\"ids\": 5}\n", "-:1: \"ids\" must be an array");
+  expect_error("{\"ids\": [1, 99999]}\n", "-:1: \"ids\": entry 1 is 99999, expected ids from 0 to");
+  expect_error("{\"ids\": 5}\n", "-:1: \"ids\" is 5, expected ids from 0 to");
 }
 
 TEST(Tokenize, NeedsOnlyATokenizer) {

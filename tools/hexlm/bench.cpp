@@ -30,13 +30,26 @@ Table table_of(const BenchResult& result, const Opened& opened) {
   const SessionOptions& options = opened.session->options();
   Table table;
   table.columns = {{"model"},     {"size", true}, {"bits/weight", true}, {"backend"},     {"threads", true},
-                   {"precision"}, {"test"},       {"tok/s", true},       {"median", true}};
+                   {"precision"}, {"name"},       {"tok/s", true},       {"median", true}};
   for (const BenchRow& row : result.rows) {
     table.rows.push_back({opened.model->config().model_type, format_bytes(opened.model->weight_bytes()),
                           fmt::format("{:.2f}", opened.model->bits_per_weight()), options.backend,
                           std::to_string(options.threads), std::string(to_string(options.precision)),
                           row.name, fmt::format("{:.2f} ± {:.2f}", row.mean, row.stddev),
                           fmt::format("{:.2f}", row.median)});
+  }
+  return table;
+}
+
+/// For programs: the columns of the JSON rows, a number a cell.
+Table csv_table(const BenchResult& result, const SessionOptions& options) {
+  Table table;
+  table.columns = {{"name"}, {"backend"}, {"threads"}, {"precision"},
+                   {"mean"}, {"stddev"},  {"median"},  {"unit"}};
+  for (const BenchRow& row : result.rows) {
+    table.rows.push_back({row.name, options.backend, std::to_string(options.threads),
+                          std::string(to_string(options.precision)), fmt::format("{:.6g}", row.mean),
+                          fmt::format("{:.6g}", row.stddev), fmt::format("{:.6g}", row.median), "tok/s"});
   }
   return table;
 }
@@ -65,8 +78,9 @@ Result<int> run_bench(Arguments& arguments) {
                  {"placement", opened.session->placement()},
                  {"environment", std::move(environment)}};
   report.rows_key = "rows";
-  report.table = table_of(result, opened);
   const Format format = format_of(arguments);
+  report.table =
+      format == Format::csv ? csv_table(result, opened.session->options()) : table_of(result, opened);
   print(report, format);
   if (format == Format::text) {
     print(fmt::format("\nload {:.2f} s, first token after {:.3f} s, peak memory {}\n", opened.load_s,

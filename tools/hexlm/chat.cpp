@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/progress.hpp"
+#include "hexlm/common.hpp"
 #include "hexlm/report.hpp"
 #include "hexlm/standard_input.hpp"
 
@@ -111,6 +112,10 @@ Result<int> run_chat(Session& session, const PromptFormat& format, GenerateOptio
     if (!*more) break;
     if (line.empty()) continue;
     if (line == "/exit") break;
+    if (const Status valid = check_utf8(line, "your line"); !valid) {
+      print_error(valid.error(), ErrorStyle::text);
+      continue;
+    }
     if (line == "/clear") {
       chat.clear();
       continue;
@@ -123,7 +128,7 @@ Result<int> run_chat(Session& session, const PromptFormat& format, GenerateOptio
       if (error.code != ErrorCode::limit && error.code != ErrorCode::interrupted) {
         return tl::unexpected<Error>(error);
       }
-      print_error(error, false);
+      print_error(error, ErrorStyle::text);
     }
     clear_interrupt();
   }

@@ -105,7 +105,6 @@ Result<int> run_logits(Arguments& arguments) {
   Request request;
   HEXLM_ASSIGN(request.ids, read_ids(arguments.text("ids")));
   const auto count = static_cast<int64_t>(request.ids.size());
-  if (count == 0) return fail(ErrorCode::bad_input, "--ids holds no token", "give at least one id");
   const int64_t last = arguments.integer("last");
   if (last > count) {
     return fail(ErrorCode::usage, fmt::format("--last {} is more than the {} tokens given", last, count));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hexlm/chat_context.hpp"
+#include "hexlm/common.hpp"
 #include "hexlm/report.hpp"
 
 namespace hexlm::tool {
@@ -15,6 +16,7 @@ Result<PromptFormat> PromptFormat::create(const Arguments& arguments, const Mode
   PromptFormat format(model);
   format.raw_ = arguments.toggle("raw");
   format.system_ = arguments.text("system");
+  HEXLM_TRY(check_utf8(format.system_, "--system"));
   format.variables_ = Json::object();
   if (arguments.has("chat-template-kwargs")) {
     HEXLM_ASSIGN(format.variables_,
@@ -56,6 +58,7 @@ Json PromptFormat::new_conversation() const {
 }
 
 Result<std::vector<int32_t>> PromptFormat::encode(const std::string& prompt) const {
+  HEXLM_TRY(check_utf8(prompt, "the prompt"));
   if (raw()) return model_->tokenizer()->encode(prompt, true);
   Json messages = new_conversation();
   messages.push_back({{"role", "user"}, {"content", prompt}});
