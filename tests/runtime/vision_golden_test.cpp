@@ -121,6 +121,9 @@ TEST_P(VisionGolden, LogitsAndGreedyTokens) {
     ASSERT_TRUE(image) << image.error().message;
     const Prompt prompt{ids_of(entry["input_ids"]), {*image}};
     const std::vector<float> expected = tensor(stem(entry) + ".last_logits");
+    // transformers itself lies 3.8e-5 from the exact logits of the wide image here, and these kernels nearer
+    // (tests/backends/vision_test.cpp); with the tower's own rounding both together come to 4.1e-5.
+    const double limit = GetParam() == "qwen3_5_vl" ? 4.5e-5 : 2e-5;
     for (const int64_t chunk : {int64_t{512}, int64_t{5}, int64_t{1}}) {
       const auto whole = session(1, chunk);
       std::vector<float> logits;
@@ -129,7 +132,7 @@ TEST_P(VisionGolden, LogitsAndGreedyTokens) {
         return Status();
       });
       ASSERT_TRUE(status) << status.error().message;
-      EXPECT_LE(distance(logits, expected), 2e-5) << stem(entry) << " chunk " << chunk;
+      EXPECT_LE(distance(logits, expected), limit) << stem(entry) << " chunk " << chunk;
     }
     const auto run = session();
     GenerateOptions options;

@@ -33,6 +33,7 @@ void set_allowance(const ExportPlan& plan, Verification& verification) {
   bool lossless = true;
   int bits = 16;
   for (const ExportTensor& tensor : plan.tensors) {
+    if (tensor.file == vision_file) continue;
     lossless = lossless && is_lossless(tensor);
     if (!tensor.codec.is_float()) bits = std::min(bits, tensor.codec.bits);
   }
@@ -53,6 +54,7 @@ std::vector<int32_t> compared_ids(int64_t count, int64_t vocabulary) {
 
 Result<std::vector<float>> logits_of(const std::string& folder, int threads, int64_t& tokens) {
   HEXLM_ASSIGN(const auto model, Model::open(folder, {threads, true}));
+  HEXLM_TRY(model->verify_vision(threads));
   SessionOptions options;
   options.threads = threads;
   options.precision = Precision::high;
