@@ -14,7 +14,6 @@ namespace hexlm {
 namespace {
 
 constexpr std::string_view head_name = "lm_head.weight";
-constexpr std::string_view vision_prefix = "visual.";
 
 Status check_weight(const CheckpointWeights& weights, const Parameter& parameter) {
   if (!weights.contains(parameter.name)) {
@@ -45,9 +44,8 @@ Status find_left_out(ExportSource& source) {
   for (const Parameter& parameter : source.parameters) used.insert(parameter.name);
   for (std::string& name : source.weights->names()) {
     if (used.contains(name)) continue;
-    const bool vision = source.config.has_vision && name.starts_with(vision_prefix);
     const bool tied_head = source.config.text.tied_embeddings && name == head_name;
-    if (!vision && !tied_head) {
+    if (!tied_head) {
       return fail(ErrorCode::unsupported,
                   fmt::format("{}: tensor '{}' has no place in a {} model", source.weights->origin(), name,
                               source.config.model_type),
@@ -88,8 +86,13 @@ Result<ExportSource> open_export_source(const std::string& folder) {
   HEXLM_ASSIGN(source.config, parse_model_config(json, config_path));
   HEXLM_ASSIGN(source.weights, CheckpointWeights::open(folder));
   apply_checkpoint_facts(source.config, source.weights->contains(head_name));
+  HEXLM_TRY(resolve_vision(source.config, source.weights->contains(tower_weight), config_path));
   HEXLM_ASSIGN(const Graph graph, build_text_graph(source.config));
   source.parameters = graph.parameters();
+  if (source.config.vision) {
+    HEXLM_ASSIGN(const Graph tower, build_vision_graph(source.config));
+    source.parameters.insert(source.parameters.end(), tower.parameters().begin(), tower.parameters().end());
+  }
   for (const Parameter& parameter : source.parameters) HEXLM_TRY(check_weight(*source.weights, parameter));
   HEXLM_TRY(find_left_out(source));
   HEXLM_TRY(check_tokenizer(folder, source.config));

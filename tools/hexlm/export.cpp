@@ -37,6 +37,7 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
   HEXLM_ASSIGN(options.linear, read_codec(arguments, "quant"));
   HEXLM_ASSIGN(options.lm_head, read_codec(arguments, "lm-head"));
   HEXLM_ASSIGN(options.embedding, read_codec(arguments, "embedding"));
+  HEXLM_ASSIGN(options.vision, read_codec(arguments, "vision"));
   options.replace = arguments.toggle("force");
   options.threads = arguments.threads();
   options.argv = arguments.command();
@@ -75,6 +76,7 @@ Json tensors_json(const ExportPlan& plan) {
     tensors.push_back({{"name", tensor.name},
                        {"shape", tensor.shape},
                        {"role", to_string(tensor.role)},
+                       {"file", tensor.file},
                        {"source_dtype", tensor.source_dtype},
                        {"codec", to_string(tensor.codec)},
                        {"source_bytes", tensor.source_bytes},

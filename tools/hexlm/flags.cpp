@@ -97,6 +97,7 @@ Verb export_verb() {
         "HEXLM_LM_HEAD"},
        {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the token table",
         "HEXLM_EMBEDDING"},
+       {"vision", 0, FlagKind::text, "SPEC", "w8g128", "codec of the vision tower's linears", "HEXLM_VISION"},
        {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq", "rtn",
         "how codes are chosen; rtn exists so far", "HEXLM_METHOD"},
        {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
