@@ -66,9 +66,10 @@ Result<std::vector<int32_t>> PromptFormat::encode(const std::string& prompt) con
 }
 
 Result<std::vector<int32_t>> PromptFormat::encode(const Json& messages, bool generation) const {
-  Json context = with_special_tokens(model_->special_tokens(), variables_);
+  Json context = variables_;
   context["messages"] = messages;
   context["add_generation_prompt"] = generation;
+  context = template_context(model_->special_tokens(), context);
   HEXLM_ASSIGN(const std::string text, chat_template()->render(context));
   // The template writes BOS itself where a model wants one.
   return model_->tokenizer()->encode(text);

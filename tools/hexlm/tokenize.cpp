@@ -63,7 +63,7 @@ Result<Json> render(const TextModel& model, const Json& context) {
                 "name one with --chat-template FILE");
   }
   HEXLM_ASSIGN(std::string text,
-               model.chat_template->render(with_special_tokens(model.special_tokens, context)));
+               model.chat_template->render(template_context(model.special_tokens, context)));
   // The template writes BOS itself where a model wants one.
   HEXLM_ASSIGN(const std::vector<int32_t> ids, model.tokenizer.encode(text));
   return Json{{"text", std::move(text)}, {"ids", ids}};
