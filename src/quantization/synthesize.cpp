@@ -213,6 +213,21 @@ Json synthetic_generation_config(const ModelConfig& config) {
   return json;
 }
 
+/// What the family's published checkpoints say (spec B.0, B.1.2).
+Json synthetic_preprocessor_config(const VisionConfig& vision) {
+  const bool table = vision.position_side > 0;
+  const Json half = {0.5, 0.5, 0.5};
+  Json json = Json::object();
+  json["image_processor_type"] = "Qwen2VLImageProcessor";
+  json["patch_size"] = vision.patch_size;
+  json["temporal_patch_size"] = vision.temporal_patch_size;
+  json["merge_size"] = vision.merge_size;
+  json["image_mean"] = table ? half : Json({0.48145466, 0.4578275, 0.40821073});
+  json["image_std"] = table ? half : Json({0.26862954, 0.26130258, 0.27577711});
+  json["size"] = {{"shortest_edge", table ? 65536 : 3136}, {"longest_edge", table ? 16777216 : 12845056}};
+  return json;
+}
+
 Status write_index(const std::string& folder, const std::vector<std::vector<SyntheticTensor>>& shards,
                    uint64_t bytes) {
   Json map = Json::object();
@@ -270,6 +285,10 @@ Result<SynthesizeResult> synthesize(const SynthesizeOptions& options, const Prog
   HEXLM_TRY(write_json(folder.working_path() + "/config.json", synthetic_config(config, options.dtype)));
   HEXLM_TRY(
       write_json(folder.working_path() + "/generation_config.json", synthetic_generation_config(config)));
+  if (config.vision) {
+    HEXLM_TRY(write_json(folder.working_path() + "/preprocessor_config.json",
+                         synthetic_preprocessor_config(*config.vision)));
+  }
   HEXLM_TRY(folder.commit());
   return result;
 }

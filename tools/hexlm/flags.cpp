@@ -236,7 +236,8 @@ Verb synth_verb() {
 Verb bench_verb() {
   return {
       "bench",
-      "Measure prefill and decode speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 tokens).",
+      "Measure prefill and decode speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 "
+      "tokens),\nvision256x256 (vision tower).",
       {model_positional},
       join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
               "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
@@ -244,6 +245,7 @@ Verb bench_verb() {
               "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
              {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
               false, 0, 1e9},
+             {"image", 0, FlagKind::text, "WxH,…", "", "sizes of pictures to run the vision tower on", ""},
              {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
               "HEXLM_REPETITIONS", false, 1, 10000},
              format_flag("text|json|md|csv|jsonl")},
