@@ -18,8 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr std::array families = {
-    "qwen2_tied", "qwen2_untied_sharded", "qwen3_moe", "llama3",    "qwen3_5_text",
-    "qwen2_vl",   "qwen2_5_vl",           "qwen3_vl",  "qwen3_5_vl"};
+    "qwen2_tied", "qwen2_untied_sharded", "qwen3_moe", "llama3", "qwen3_5_text", "qwen3_vl", "qwen3_5_vl"};
 
 SynthesizeOptions options_for(const std::string& name, const std::string& output) {
   SynthesizeOptions options;

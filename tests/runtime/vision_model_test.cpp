@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -85,6 +87,15 @@ class Viewer {
   std::unique_ptr<VisionEncoder> encoder_;
 };
 
+std::string package_of_tiny(const TemporaryFolder& folder) {
+  ExportOptions options;
+  options.checkpoint = test_data("models/tiny-vl");
+  options.package = folder.file("package");
+  const auto plan = plan_export(options);
+  EXPECT_TRUE(plan && export_package(options, *plan, nullptr));
+  return options.package;
+}
+
 int shapes_answered(Viewer& viewer) {
   std::ifstream rows(test_data(evaluation + "shapes.jsonl"));
   int exact = 0;
@@ -168,13 +179,7 @@ TEST(VisionModel, ShapesInFloat) {
 
 TEST(VisionModel, ShapesQuantized) {
   const TemporaryFolder folder;
-  ExportOptions options;
-  options.checkpoint = test_data("models/tiny-vl");
-  options.package = folder.file("package");
-  const auto plan = plan_export(options);
-  ASSERT_TRUE(plan) << plan.error().message;
-  ASSERT_TRUE(export_package(options, *plan, nullptr));
-  const auto model = Model::open(options.package, {2, true});
+  const auto model = Model::open(package_of_tiny(folder), {2, true});
   ASSERT_TRUE(model) << model.error().message;
   Viewer viewer(*model, Precision::normal);
   EXPECT_GE(shapes_answered(viewer), 39);
@@ -297,6 +302,72 @@ TEST(VisionEncoder, KeepsWhatFitsAndLimitsPixels) {
   odd.grid = {1, 3, 4};
   EXPECT_EQ((*encoder)->encode_prepared(odd).error().code, ErrorCode::usage);
   EXPECT_EQ((*encoder)->encode_file(test_data("no such file.png")).error().code, ErrorCode::bad_input);
+}
+
+/// Damage in the tower's file: a text-only run doesn't meet it, the first image does.
+TEST(VisionPackage, IsCheckedAtTheFirstImage) {
+  const TemporaryFolder folder;
+  const std::string package = package_of_tiny(folder);
+  {
+    std::fstream file(package + "/vision.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1000, std::ios::end);
+    file.put('\x5A');
+    file.put('\x5A');
+  }
+  const auto model = Model::open(package, {2, true});
+  ASSERT_TRUE(model) << model.error().message;
+  const auto session = open_session(*model, {});
+  EXPECT_TRUE(session->forward_last(std::vector<int32_t>{1, 2, 3}));
+  const auto encoder = VisionEncoder::create(*model, {});
+  ASSERT_TRUE(encoder);
+  const auto image = (*encoder)->encode_file(test_data(evaluation + "images/001.png"));
+  ASSERT_FALSE(image);
+  EXPECT_EQ(image.error().code, ErrorCode::bad_input);
+  EXPECT_THAT(image.error().message, HasSubstr("vision.safetensors"));
+}
+
+TEST(VisionPackage, NeedsItsFilesWhole) {
+  const TemporaryFolder folder;
+  const std::string package = package_of_tiny(folder);
+  const auto model = Model::open(package, {2, true});
+  ASSERT_TRUE(model);
+  std::filesystem::remove(package + "/preprocessor_config.json");
+  EXPECT_THAT(VisionEncoder::create(*model, {}).error().message,
+              HasSubstr("has no preprocessor_config.json"));
+  std::ofstream(package + "/preprocessor_config.json") << R"({"patch_size": 14, "merge_size": 2})";
+  EXPECT_THAT(VisionEncoder::create(*model, {}).error().message,
+              HasSubstr("'patch_size' is 14, config.json says 16"));
+  std::filesystem::resize_file(package + "/vision.safetensors", 100);
+  EXPECT_EQ(Model::open(package, {2, true}).error().code, ErrorCode::bad_input);
+}
+
+/// config.json asks for a block that the checkpoint lacks.
+TEST(VisionCheckpoint, NamesAMissingTensor) {
+  const TemporaryFolder folder;
+  const std::string copy = folder.file("model");
+  std::filesystem::copy(test_data("reference/qwen3_5_vl/checkpoint"), copy);
+  std::filesystem::permissions(copy + "/config.json", std::filesystem::perms::owner_write,
+                               std::filesystem::perm_options::add);
+  auto config = read_json(copy + "/config.json");
+  ASSERT_TRUE(config);
+  (*config)["vision_config"]["depth"] = 5;
+  std::ofstream(copy + "/config.json") << config->dump();
+  const auto model = Model::open(copy, {1, true});
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().code, ErrorCode::bad_input);
+  EXPECT_THAT(model.error().message, HasSubstr("visual.blocks.4.norm1.weight"));
+}
+
+TEST(VisionCheckpoint, AModelWithoutATowerTakesNoImages) {
+  const auto model = Model::open(test_data("reference/qwen3/checkpoint"), {1, true});
+  ASSERT_TRUE(model);
+  EXPECT_EQ((*model)->vision_graph(), nullptr);
+  EXPECT_EQ(VisionEncoder::create(*model, {}).error().code, ErrorCode::unsupported);
+  const auto image = std::make_shared<ImageFeatures>();
+  const std::vector<int32_t> tokens = {1, 2};
+  EXPECT_EQ(make_prompt(**model, tokens, {image}).error().code, ErrorCode::unsupported);
+  EXPECT_EQ(open_session(*model, {})->forward_last(Prompt{tokens, {image}}).error().code,
+            ErrorCode::unsupported);
 }
 
 }  // namespace
