@@ -72,6 +72,28 @@ Result<Prompt> drop_prefix(const Prompt& prompt, int64_t count, int32_t image_to
   return rest;
 }
 
+Result<Prompt> take_prefix(const Prompt& prompt, int64_t count, int32_t image_token) {
+  HEXLM_ASSIGN(const Prompt rest, drop_prefix(prompt, count, image_token));
+  Prompt head;
+  head.tokens.assign(prompt.tokens.begin(), prompt.tokens.begin() + count);
+  head.images.assign(prompt.images.begin(),
+                     prompt.images.end() - static_cast<std::ptrdiff_t>(rest.images.size()));
+  return head;
+}
+
+int64_t common_prefix(const Prompt& a, const Prompt& b, int32_t image_token) {
+  const size_t shorter = std::min(a.tokens.size(), b.tokens.size());
+  const auto end = a.tokens.begin() + static_cast<std::ptrdiff_t>(shorter);
+  int64_t count = std::mismatch(a.tokens.begin(), end, b.tokens.begin()).first - a.tokens.begin();
+  // Up to here both have image tokens at the same places, but not necessarily of the same images.
+  const ImagePlaces places(b, image_token);
+  for (size_t i = 0; i < b.images.size() && places.places[i].begin < count; ++i) {
+    if (i < a.images.size() && a.images[i] == b.images[i]) continue;
+    count = places.places[i].begin;
+  }
+  return std::min(whole_prefix(a, count, image_token), whole_prefix(b, count, image_token));
+}
+
 Error no_vision(const Model& model) {
   return {ErrorCode::unsupported,
           fmt::format("{}: the {} model takes no images", model.folder(), model.config().model_type),

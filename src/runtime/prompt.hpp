@@ -42,6 +42,11 @@ Result<Prompt> make_prompt(const Model& model, std::span<const int32_t> tokens,
 Result<Prompt> drop_prefix(const Prompt& prompt, int64_t count, int32_t image_token);
 /// The greatest length of at most `count` tokens that does not cut an image of `prompt`.
 int64_t whole_prefix(const Prompt& prompt, int64_t count, int32_t image_token);
+/// The first `count` tokens of `prompt` and the images that lie wholly in them: drop_prefix's counterpart,
+/// with its errors.
+Result<Prompt> take_prefix(const Prompt& prompt, int64_t count, int32_t image_token);
+/// The number of tokens that two prompts begin with alike: same ids, same images. It never cuts an image.
+int64_t common_prefix(const Prompt& a, const Prompt& b, int32_t image_token);
 
 /// What to say when images come to a model without a vision tower: unsupported, naming it.
 Error no_vision(const Model& model);

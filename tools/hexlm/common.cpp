@@ -118,6 +118,22 @@ Result<std::vector<int32_t>> parse_id_list(const std::string& text) {
 
 }  // namespace
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string describe(const GenerateResult& result, int64_t reused) {
+  const auto rate = [](int64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  };
+  const int64_t run = result.prompt_tokens - reused;
+  const auto produced = static_cast<int64_t>(result.token_ids.size());
+  const std::string part = reused == 0 ? std::string() : fmt::format(" ({} new)", run);
+  return fmt::format("prompt {} tokens{}, {:.2f} s ({:.1f} tok/s); answer {} tokens, {:.2f} s ({:.1f} tok/s)",
+                     result.prompt_tokens, part, result.prefill_s, rate(run, result.prefill_s), produced,
+                     result.decode_s, rate(produced, result.decode_s));
+}
+
 Result<std::shared_ptr<const Model>> open_model(Arguments& arguments) {
   ModelOpenOptions options;
   options.threads = arguments.threads();
@@ -130,31 +146,49 @@ Result<std::shared_ptr<const Model>> open_model(Arguments& arguments) {
   return model;
 }
 
-Result<Opened> open_session(Arguments& arguments) {
-  const auto start = std::chrono::steady_clock::now();
-  HEXLM_ASSIGN(auto model, open_model(arguments));
+SessionOptions session_options(const Arguments& arguments) {
   SessionOptions options;
   options.backend = arguments.text("backend");
   options.threads = arguments.threads();
   options.precision = precision_of(arguments);
   options.context = arguments.integer("context");
   options.chunk = arguments.integer("chunk");
+  return options;
+}
+
+Result<Opened> open_timed_model(Arguments& arguments) {
+  const auto start = std::chrono::steady_clock::now();
+  HEXLM_ASSIGN(auto model, open_model(arguments));
+  return Opened{std::move(model), nullptr, seconds_since(start)};
+}
+
+Status start_session(const Arguments& arguments, Opened& opened) {
+  const auto start = std::chrono::steady_clock::now();
+  const SessionOptions options = session_options(arguments);
   if (arguments.text("memory") != "low") {
     return fail(ErrorCode::unsupported,
                 fmt::format("memory {} is not supported: the {} backend keeps weights as they are stored",
                             arguments.text("memory"), options.backend),
                 "use --memory low");
   }
-  HEXLM_ASSIGN(auto session, Session::create(model, options));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return Opened{std::move(model), std::move(session), seconds};
+  HEXLM_ASSIGN(opened.session, Session::create(opened.model, options));
+  opened.load_s += seconds_since(start);
+  return {};
 }
 
-void print_placement(const Session& session) {
+Result<Opened> open_session(Arguments& arguments) {
+  HEXLM_ASSIGN(Opened opened, open_timed_model(arguments));
+  HEXLM_TRY(start_session(arguments, opened));
+  return opened;
+}
+
+void print_placement(const std::string& placement) {
   stdout_works();  // the result comes first; a failure is kept for the end
-  const std::string line = fmt::format("placement: {}\n", session.placement());
+  const std::string line = fmt::format("placement: {}\n", placement);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
+
+void print_placement(const Session& session) { print_placement(session.placement()); }
 
 Result<std::vector<int32_t>> read_ids(const std::string& text) {
   if (text.find_first_not_of("0123456789, []\t\r\n-") != std::string::npos) {

@@ -58,6 +58,21 @@ const std::vector<Flag> model_flags = {
     quiet_flag,
 };
 
+constexpr Flag image_max_pixels_flag = {"image-max-pixels",
+                                        0,
+                                        FlagKind::integer,
+                                        "N",
+                                        "0",
+                                        "scale images to at most N pixels; 0 takes the model's limit",
+                                        "HEXLM_IMAGE_MAX_PIXELS",
+                                        false,
+                                        0,
+                                        1e12};
+
+constexpr Flag image_flag(std::string_view help) {
+  return {"image", 0, FlagKind::path, "FILE", "", help, "", true};
+}
+
 const std::vector<Flag> sampling_flags = {
     {"temperature", 0, FlagKind::number, "X", "(the model's)", "0 is greedy", "HEXLM_TEMPERATURE", false, 0},
     {"top-k", 0, FlagKind::integer, "N", "(the model's)", "draw from the N best tokens; 0 is off",
@@ -121,6 +136,11 @@ Verb run_verb() {
       {model_positional, {"PROMPT", "text of the user's turn", false}},
       join({{{"prompt", 'p', FlagKind::text, "TEXT", "", "the prompt; - reads it from stdin", ""},
              ids_flag("token ids instead of a prompt: a JSON file, or a list such as 1,2,3"),
+             image_flag("JPEG, PNG or WebP before the prompt, which may also name images at their places: "
+                        "<img>FILE</img>; repeatable"),
+             image_max_pixels_flag,
+             {"no-inline-images", 0, FlagKind::toggle, "", "", "take <img>FILE</img> in a prompt as text",
+              "HEXLM_NO_INLINE_IMAGES"},
              {"max-new-tokens", 'n', FlagKind::integer, "N", "512", "longest answer", "HEXLM_MAX_NEW_TOKENS",
               false, 0, 1e9},
              {"system", 0, FlagKind::text, "TEXT", "", "system message", "HEXLM_SYSTEM"},
@@ -139,6 +159,9 @@ Verb run_verb() {
             model_flags}),
       {{"hexlm run qwen3-w4 \"Why is the sky blue?\"", "one answer"},
        {"hexlm run qwen3-w4", "a chat"},
+       {"hexlm run qwen3-vl-w4 \"Compare them.\" --image a.jpg --image b.png", "a question about images"},
+       {"hexlm run qwen3-vl-w4 \"Is <img>a.jpg</img> newer than <img>b.png</img>?\"",
+        "images inside the text"},
        {"hexlm run qwen3-w4 --raw -n 40 --temperature 0 \"Once upon a time\"", "continue a text, greedily"},
        {"git diff | hexlm run qwen3-w4 -p - --system \"Summarize this change.\"", "a prompt from stdin"}}};
 }
@@ -150,6 +173,10 @@ Verb logits_verb() {
       {model_positional},
       join({{ids_flag("token ids (required): a JSON file, or a list such as 1,2,3"),
              {"output", 'o', FlagKind::path, "FILE", "", "safetensors file to write (required)", ""},
+             image_flag(
+                 "image that the ids' image tokens stand for, one a place or one for each of its tokens; "
+                 "also writes image_features and image_grid_thw; repeatable"),
+             image_max_pixels_flag,
              {"last", 0, FlagKind::integer, "N", "(all)", "write only the last N rows of logits", "", false,
               1, 1e9},
              {"hidden", 0, FlagKind::toggle, "", "",
@@ -159,7 +186,9 @@ Verb logits_verb() {
       {{"hexlm logits Qwen3-0.6B --ids ids.json -o out.safetensors --precision high",
         "logits [T, vocabulary]"},
        {"hexlm logits qwen3-w4 --ids 9707,11,1879 -o out.safetensors --last 1 --hidden",
-        "the last row, and every layer's input"}}};
+        "the last row, and every layer's input"},
+       {"hexlm logits qwen3-vl-w4 --ids ids.json --image a.jpg -o out.safetensors",
+        "with what the vision tower makes of the image"}}};
 }
 
 Verb tokenize_verb() {

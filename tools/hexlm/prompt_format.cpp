@@ -15,6 +15,7 @@ Result<PromptFormat> PromptFormat::create(const Arguments& arguments, const Mode
   }
   PromptFormat format(model);
   format.raw_ = arguments.toggle("raw");
+  format.inline_images_ = !arguments.toggle("no-inline-images");
   format.system_ = arguments.text("system");
   HEXLM_TRY(check_utf8(format.system_, "--system"));
   format.variables_ = Json::object();
@@ -57,12 +58,22 @@ Json PromptFormat::new_conversation() const {
   return messages;
 }
 
-Result<std::vector<int32_t>> PromptFormat::encode(const std::string& prompt) const {
-  HEXLM_TRY(check_utf8(prompt, "the prompt"));
-  if (raw()) return model_->tokenizer()->encode(prompt, true);
-  Json messages = new_conversation();
-  messages.push_back({{"role", "user"}, {"content", prompt}});
-  return encode(messages, true);
+Result<UserMessage> PromptFormat::parse(std::string_view text, const std::vector<std::string>& files) const {
+  HEXLM_TRY(check_utf8(text, "the prompt"));
+  return parse_user_message(text, files, markup_.placeholder, inline_images_);
+}
+
+Result<std::vector<int32_t>> PromptFormat::encode(const UserMessage& prompt) const {
+  if (!raw()) {
+    Json messages = new_conversation();
+    messages.push_back({{"role", "user"}, {"content", prompt.content()}});
+    return encode(messages, true);
+  }
+  std::string text;
+  for (const UserMessage::Part& part : prompt.parts) {
+    text += part.is_image ? markup_.begin + markup_.placeholder + markup_.end : part.text;
+  }
+  return model_->tokenizer()->encode(text, true);
 }
 
 Result<std::vector<int32_t>> PromptFormat::encode(const Json& messages, bool generation) const {
