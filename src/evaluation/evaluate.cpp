@@ -58,12 +58,14 @@ Result<std::vector<RowTokens>> encode_rows(const Task& task, const PromptEncoder
 
 class Evaluation {
  public:
-  Evaluation(Session& session, const GenerateOptions& options)
-      : session_(session), options_(options), runner_(session) {}
+  Evaluation(Session& session, const GenerateOptions& options, std::span<const std::vector<int32_t>> prompts)
+      : session_(session), options_(options), runner_(session, prompts) {}
 
-  Status run(const TaskRow& row, const RowTokens& tokens, std::span<const int32_t> next, RowResult& result) {
+  const std::vector<size_t>& order() const { return runner_.order(); }
+
+  Status run(size_t position, const TaskRow& row, const RowTokens& tokens, RowResult& result) {
     result.prompt_tokens = static_cast<int64_t>(tokens.prompt.size());
-    HEXLM_ASSIGN(const size_t held, runner_.start(tokens.prompt, next));
+    HEXLM_ASSIGN(const size_t held, runner_.start(position));
     if (row.scoring == Scoring::choices) {
       HEXLM_ASSIGN(result.choices, score_choices(session_, tokens.prompt, tokens.choices, row.choices, held));
       score_answer(row, result);
@@ -155,17 +157,14 @@ Result<EvalResult> evaluate(Session& session, const Task& task, const PromptEnco
   std::vector<std::vector<int32_t>> prompts;
   prompts.reserve(tokens.size());
   for (const RowTokens& row : tokens) prompts.push_back(row.prompt);
-  const std::vector<size_t> order = prefix_order(prompts);
   EvalResult result;
   result.rows.resize(task.rows.size());
-  session.reset();
-  Evaluation evaluation(session, options);
+  Evaluation evaluation(session, options, prompts);
+  const std::vector<size_t>& order = evaluation.order();
   const auto start = std::chrono::steady_clock::now();
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t row = order[i];
-    const std::span<const int32_t> next =
-        i + 1 < order.size() ? std::span<const int32_t>(prompts[order[i + 1]]) : std::span<const int32_t>();
-    HEXLM_TRY(evaluation.run(task.rows[row], tokens[row], next, result.rows[row]));
+    HEXLM_TRY(evaluation.run(i, task.rows[row], tokens[row], result.rows[row]));
     result.prompt_tokens += result.rows[row].prompt_tokens;
     result.answer_tokens += result.rows[row].answer_tokens;
     if (interrupted() || (progress && !progress("rows", i + 1, order.size())))

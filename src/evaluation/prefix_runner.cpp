@@ -19,11 +19,14 @@ size_t shared_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
       std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin()).first - a.begin());
 }
 
-std::vector<size_t> prefix_order(std::span<const std::vector<int32_t>> prompts) {
-  std::vector<size_t> order(prompts.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return prompts[a] < prompts[b]; });
-  return order;
+PrefixRunner::PrefixRunner(Session& session, std::span<const std::vector<int32_t>> prompts)
+    : session_(&session), prompts_(prompts), order_(prompts.size()), shared_(prompts.size(), 0) {
+  std::iota(order_.begin(), order_.end(), size_t{0});
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&prompts](size_t a, size_t b) { return prompts[a] < prompts[b]; });
+  for (size_t i = 1; i < order_.size(); ++i)
+    shared_[i] = shared_prefix(prompts[order_[i - 1]], prompts[order_[i]]);
+  session.reset();
 }
 
 Result<size_t> PrefixRunner::rewind(size_t shared) {
@@ -34,29 +37,44 @@ Result<size_t> PrefixRunner::rewind(size_t shared) {
   }
   while (!snapshots_.empty() && static_cast<size_t>(snapshots_.back()->length()) > shared)
     snapshots_.pop_back();
-  if (snapshots_.empty()) {
-    session_->reset();
-    return size_t{0};
-  }
-  if (session_->state().restore(*snapshots_.back())) return static_cast<size_t>(snapshots_.back()->length());
-  // Whoever used the session in between has overwritten the cache below the snapshots.
+  if (!snapshots_.empty() && session_->state().restore(*snapshots_.back()))
+    return static_cast<size_t>(snapshots_.back()->length());
+  // Nothing is shared, or whoever used the session in between has overwritten the cache below the snapshots.
   snapshots_.clear();
   session_->reset();
   return size_t{0};
 }
 
-Result<size_t> PrefixRunner::start(std::span<const int32_t> prompt, std::span<const int32_t> next) {
-  const size_t most = prompt.empty() ? 0 : prompt.size() - 1;
-  HEXLM_ASSIGN(size_t held, rewind(std::min(shared_prefix(previous_, prompt), most)));
+/// Lengths above `held` at which later prompts part from this one, rising.
+std::vector<size_t> PrefixRunner::branches(size_t position, size_t held) const {
+  std::vector<size_t> lengths;
+  size_t shared = prompts_[order_[position]].size() - 1;
+  for (size_t i = position + 1; i < order_.size(); ++i) {
+    shared = std::min(shared, shared_[i]);
+    if (shared < held + least_gain) break;
+    if (lengths.empty() || shared + least_gain <= lengths.back()) lengths.push_back(shared);
+  }
+  std::reverse(lengths.begin(), lengths.end());
+  return lengths;
+}
+
+Result<size_t> PrefixRunner::start(size_t position) {
+  const std::vector<int32_t>& prompt = prompts_[order_[position]];
+  if (prompt.empty()) return fail(ErrorCode::usage, "the prompt has no tokens");
+  HEXLM_ASSIGN(size_t held, rewind(std::min(shared_[position], prompt.size() - 1)));
   reused_ += static_cast<int64_t>(held);
-  previous_.assign(prompt.begin(), prompt.end());
-  const size_t parting = std::min({shared_prefix(prompt, next), most, next.empty() ? 0 : next.size() - 1});
-  if (session_->state().can_truncate() || parting < held + least_gain || snapshots_.size() >= most_snapshots)
-    return held;
-  HEXLM_TRY(session_->forward(prompt.subspan(held, parting - held), 0, nullptr));
-  HEXLM_ASSIGN(auto snapshot, session_->state().snapshot());
-  snapshots_.push_back(std::move(snapshot));
-  return parting;
+  if (session_->state().can_truncate()) return held;
+  const std::vector<size_t> lengths = branches(position, held);
+  for (const size_t length : lengths) {
+    // The last place is for where the next prompt parts.
+    if (snapshots_.size() + 1 >= most_snapshots && length != lengths.back()) continue;
+    if (snapshots_.size() >= most_snapshots) break;
+    HEXLM_TRY(session_->forward(std::span(prompt).subspan(held, length - held), 0, nullptr));
+    HEXLM_ASSIGN(auto snapshot, session_->state().snapshot());
+    snapshots_.push_back(std::move(snapshot));
+    held = length;
+  }
+  return held;
 }
 
 }  // namespace hexlm
