@@ -153,6 +153,20 @@ DegenerationFinding find_degeneration(const AnswerFacts& facts) {
   return find_text_signs(facts, characters);
 }
 
+DegenerationFinding find_degeneration(const GenerateResult& answer, const LogitWatch* watch, bool has_text) {
+  AnswerFacts facts;
+  facts.tokens = answer.token_ids;
+  facts.text = answer.text;
+  facts.has_text = has_text;
+  facts.ended_by_length = answer.finish_reason != "stop";
+  facts.watch = watch;
+  return find_degeneration(facts);
+}
+
+std::string describe(const DegenerationFinding& finding) {
+  return fmt::format("the answer is degenerate ({}): {}", to_string(finding.kind), finding.detail);
+}
+
 DegenerationFinding find_same_answer(std::span<const PromptAnswer> answers) {
   constexpr size_t least_prompts = 5;
   std::set<std::string_view> prompts;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/generate.hpp"
+
 namespace hexlm {
 
 /// Signs that a model, its weights or a backend is broken, in whatever text it writes.
@@ -52,6 +54,10 @@ struct AnswerFacts {
 /// of dashes, refrains and lists of equal numbers alone: a run must be most of the answer, or go on until the
 /// answer is cut off.
 DegenerationFinding find_degeneration(const AnswerFacts& facts);
+/// The same of a generated answer; `watch` may be null.
+DegenerationFinding find_degeneration(const GenerateResult& answer, const LogitWatch* watch, bool has_text);
+/// "the answer is degenerate (token_loop): 1 token repeated 40 times"
+std::string describe(const DegenerationFinding& finding);
 
 /// What an answer to one of several prompts looks like.
 struct PromptAnswer {

@@ -85,12 +85,12 @@ class Evaluation {
     options.earlier_tokens.assign(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(held));
     options.on_logits = [&watch](std::span<const float> logits) { watch.see(logits); };
     const auto answer = generate(session_, std::span(prompt).subspan(held), options);
-    AnswerFacts facts;
-    facts.watch = &watch;
     if (!answer) {
       // A model whose logits are no numbers is a result of an evaluation, not its failure.
       if (!watch.non_finite()) return tl::unexpected<Error>(answer.error());
       result.finish_reason = "error";
+      AnswerFacts facts;
+      facts.watch = &watch;
       result.degeneration = find_degeneration(facts);
       return {};
     }
@@ -98,11 +98,7 @@ class Evaluation {
     result.answer = answer->text;
     result.answer_tokens = static_cast<int64_t>(answer->token_ids.size());
     result.finish_reason = answer->finish_reason;
-    facts.tokens = answer->token_ids;
-    facts.text = answer->text;
-    facts.has_text = session_.model().tokenizer() != nullptr;
-    facts.ended_by_length = answer->finish_reason == "length";
-    result.degeneration = find_degeneration(facts);
+    result.degeneration = find_degeneration(*answer, &watch, session_.model().tokenizer() != nullptr);
     return {};
   }
 

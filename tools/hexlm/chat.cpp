@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <iostream>
 
+#include "base/log.hpp"
 #include "base/progress.hpp"
+#include "evaluation/degeneration.hpp"
 #include "hexlm/report.hpp"
 
 namespace hexlm::tool {
@@ -118,7 +120,10 @@ Result<int> run_chat(Session& session, const PromptFormat& format, GenerateOptio
     const auto result = chat.turn(line);
     print("\n");
     stdout_works();
-    if (!result) {
+    if (result) {
+      if (const DegenerationFinding finding = find_degeneration(*result, nullptr, true))
+        log_warning(describe(finding));
+    } else {
       const Error& error = result.error();
       if (error.code != ErrorCode::limit && error.code != ErrorCode::interrupted) {
         return tl::unexpected<Error>(error);
