@@ -33,6 +33,7 @@ constexpr Handler handlers[] = {{"export", run_export},
                                 {"synth", run_synth},
                                 {"bench", run_bench},
                                 {"eval", run_eval},
+                                {"compare", run_compare},
                                 {"version", run_version}};
 
 /// Whether errors are to be JSON, known even when the rest of the command line can't be parsed.

@@ -54,4 +54,53 @@ Verb eval_verb() {
            {"hexlm eval qwen3-w4 --task mmlu/anatomy.csv --raw", "multiple choice by likelihood"}}};
 }
 
+namespace {
+
+/// --NAME-a and --NAME-b: what holds for one side of a comparison only.
+void add_side_flags(std::vector<Flag>& flags) {
+  constexpr std::string_view own = "(both sides' setting)";
+  flags.push_back({"backend-a", 0, FlagKind::choice, "cpu|opencl|hexagon|qnn|onnxruntime", own,
+                   "device of the reference", ""});
+  flags.push_back({"backend-b", 0, FlagKind::choice, "cpu|opencl|hexagon|qnn|onnxruntime", own,
+                   "device of the model", ""});
+  flags.push_back({"precision-a", 0, FlagKind::choice, "low|normal|high", own, "of the reference", ""});
+  flags.push_back({"precision-b", 0, FlagKind::choice, "low|normal|high", own, "of the model", ""});
+  flags.push_back({"threads-a", 0, FlagKind::integer, "N", own, "of the reference", "", false, 1, 1024});
+  flags.push_back({"threads-b", 0, FlagKind::integer, "N", own, "of the model", "", false, 1, 1024});
+  flags.push_back({"chunk-a", 0, FlagKind::integer, "N", own, "of the reference", "", false, 1, 1e6});
+  flags.push_back({"chunk-b", 0, FlagKind::integer, "N", own, "of the model", "", false, 1, 1e6});
+}
+
+}  // namespace
+
+Verb compare_verb() {
+  std::vector<Flag> flags = {
+      {"text", 0, FlagKind::path, "FILE", "", "UTF-8 text to run (this or --ids)", ""},
+      {"ids", 0, FlagKind::text, "IDS", "", "token ids: a JSON file, or a list such as 1,2,3", ""},
+      {"tokens", 0, FlagKind::integer, "N", "2048", "only the first N tokens; 0 takes all", "", false, 0,
+       1e9},
+      {"window", 0, FlagKind::integer, "N", "512", "tokens per window, each on an empty cache",
+       "HEXLM_WINDOW", false, 2, 1e9},
+      {"no-layers", 0, FlagKind::toggle, "", "", "compare outputs only", ""},
+      {"greedy", 0, FlagKind::integer, "N", "64", "tokens to generate on both; 0 for none", "", false, 0,
+       1e6},
+      {"max-perplexity-increase", 0, FlagKind::number, "X", "(any)", "exit with 7 above", ""},
+      {"max-kl", 0, FlagKind::number, "X", "(any)", "exit with 7 when the mean KL is above", "", false, 0},
+      {"min-top1", 0, FlagKind::number, "SHARE", "(any)", "exit with 7 when the top-1 agreement is below", "",
+       false, 0, 1},
+      {"min-top5", 0, FlagKind::number, "SHARE", "(any)", "exit with 7 when the top-5 agreement is below", "",
+       false, 0, 1}};
+  add_side_flags(flags);
+  return {"compare",
+          "Compare a model with a reference, at the output and node by node, and name the culprit.",
+          {{"REFERENCE", "package or checkpoint folder that is right"},
+           {"MODEL", "package or checkpoint folder to judge; the same folder for two settings of one model"}},
+          join_flags(
+              {flags, {make_report_flag(), make_format_flag("text|json|md|csv|jsonl")}, model_flag_group()}),
+          {{"hexlm compare Qwen3-0.6B qwen3-w4 --text heldout.txt --max-perplexity-increase 0.3",
+            "what quantization costs, and where"},
+           {"hexlm compare qwen3-w4 qwen3-w4 --precision-a high --text heldout.txt",
+            "one package at two precisions"}}};
+}
+
 }  // namespace hexlm::tool
