@@ -29,9 +29,9 @@ struct NodeDifference {
   double excess_db() const;
 };
 
-/// A node's own error is called a divergence when it is this much above what its weights explain: 10 dB is
-/// three times the error.
-inline constexpr double divergence_margin_db = 10;
+/// A node's own error is called a divergence when it is this much above what its weights explain: 6 dB is
+/// twice the error.
+inline constexpr double divergence_margin_db = 6;
 
 /// Equal for one model, two packages of it, or a checkpoint and its package. Errors: bad_input naming the
 /// first node that differs.
