@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "hexlm/flag_groups.hpp"
+
 namespace hexlm::tool {
 namespace {
 
@@ -293,6 +295,14 @@ Verb version_verb() {
 
 }  // namespace
 
+const std::vector<Flag>& model_flag_group() { return model_flags; }
+Flag make_format_flag(std::string_view choices) { return format_flag(choices); }
+Flag make_chat_template_flag() { return chat_template_flag; }
+Flag make_report_flag() {
+  return {"report", 0, FlagKind::path, "FILE.html", "", "also write the result as one offline page", ""};
+}
+std::vector<Flag> join_flags(std::initializer_list<std::vector<Flag>> groups) { return join(groups); }
+
 const Flag* Verb::find_flag(std::string_view flag_name) const {
   const auto found = std::find_if(flags.begin(), flags.end(),
                                   [flag_name](const Flag& flag) { return flag.name == flag_name; });
@@ -300,9 +310,9 @@ const Flag* Verb::find_flag(std::string_view flag_name) const {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> all = {export_verb(),   run_verb(),        logits_verb(),
-                                        tokenize_verb(), perplexity_verb(), inspect_verb(),
-                                        synth_verb(),    bench_verb(),      version_verb()};
+  static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(), tokenize_verb(),
+                                        perplexity_verb(), inspect_verb(), synth_verb(),  bench_verb(),
+                                        eval_verb(),       compare_verb(), version_verb()};
   return all;
 }
 
