@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "formats/package.hpp"
 #include "formats/safetensors.hpp"
+#include "quantization/calibrate.hpp"
 #include "quantization/codec_choice.hpp"
 #include "quantization/companions.hpp"
 #include "quantization/export_source.hpp"
@@ -39,12 +40,13 @@ std::vector<TensorPlan> file_plan(const ExportPlan& plan) {
 
 Result<std::vector<PackageTensor>> write_weights(const std::string& folder, const ExportOptions& options,
                                                  const ExportPlan& plan, const CheckpointWeights& weights,
-                                                 const ProgressCallback& progress, SourceHashes& hashes) {
+                                                 const WorkFolder* work, const ProgressCallback& progress,
+                                                 SourceHashes& hashes) {
   HEXLM_ASSIGN(SafetensorsWriter writer,
                SafetensorsWriter::create(folder + "/" + weights_file, file_plan(plan), {{"format", "hexlm"}},
                                          package_alignment));
   ThreadPool pool(options.threads);
-  TensorStream stream(writer, pool);
+  TensorStream stream(writer, pool, options.method);
   uint64_t total = 0;
   for (const ExportTensor& tensor : plan.tensors) total += tensor.source_bytes;
   uint64_t done = 0;
@@ -63,8 +65,11 @@ Result<std::vector<PackageTensor>> write_weights(const std::string& folder, cons
       done += bytes;
       return !progress || progress(tensor.name, done, total);
     };
-    HEXLM_ASSIGN(PackageTensor stored,
-                 stream.write(weight.data, *file, tensor, hashes[file->path()], advance));
+    const PreparedTensor* prepared = work == nullptr ? nullptr : work->find(tensor.name);
+    Hasher& hash = hashes[file->path()];
+    HEXLM_ASSIGN(PackageTensor stored, prepared == nullptr
+                                           ? stream.write(weight.data, *file, tensor, hash, advance)
+                                           : stream.copy(weight.data, *file, *prepared, hash, advance));
     stored.file = weights_file;
     written.push_back(std::move(stored));
   }
@@ -94,12 +99,47 @@ Json provenance(const ExportOptions& options, const CodecChoice& choice,
   Json record = Json::object();
   record["tool"] = "hexlm " + options.tool_version;
   record["argv"] = options.argv;
-  record["method"] = "rtn";
+  record["method"] = to_string(options.method);
   record["codecs"] = {{"linear", to_string(choice.linear)},
                       {"lm_head", to_string(choice.lm_head)},
                       {"embedding", to_string(choice.embedding)}};
   record["source"] = source_files(companions, hashes);
   return record;
+}
+
+/// What the finished layers of a work folder depend on.
+std::string work_key(const ExportOptions& options, const ExportPlan& plan, const CheckpointWeights& weights) {
+  Hasher hasher;
+  const auto add = [&](std::string_view text) { hasher.update(std::as_bytes(std::span(text))); };
+  add(to_string(options.method));
+  for (const ExportTensor& tensor : plan.tensors) {
+    add(tensor.name);
+    add(to_string(tensor.codec));
+    // Checkpoints are not read whole just for this: a few elements of every tensor tell versions apart.
+    if (const auto view = weights.find(tensor.name)) {
+      hasher.update(view->data.bytes.first(std::min<size_t>(view->data.bytes.size(), 256)));
+    }
+  }
+  if (options.calibration) add(to_hex(options.calibration->hash));
+  return to_hex(hasher.digest());
+}
+
+Result<WorkFolder> calibrate(const ExportOptions& options, const ExportPlan& plan,
+                             const std::shared_ptr<CheckpointWeights>& weights,
+                             const ProgressCallback& progress) {
+  if (options.runner == nullptr || !options.calibration) {
+    return fail(ErrorCode::usage,
+                fmt::format("the method {} needs calibration text", to_string(options.method)),
+                "give --calibration FILE, or use --method mse");
+  }
+  const std::string path = options.work.empty() ? options.package + ".work" : options.work;
+  HEXLM_ASSIGN(WorkFolder work, WorkFolder::open(path, work_key(options, plan, *weights)));
+  LayerOptions settings;
+  settings.method = options.method;
+  settings.threads = options.threads;
+  HEXLM_TRY(quantize_layers(plan, weights, options.calibration->sequences, *options.runner, settings, work,
+                            progress));
+  return work;
 }
 
 }  // namespace
@@ -109,6 +149,10 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   const auto start = std::chrono::steady_clock::now();
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, plan.config.text.tied_embeddings));
   HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> weights, CheckpointWeights::open(options.checkpoint));
+  std::optional<WorkFolder> work;
+  if (needs_calibration(options.method)) {
+    HEXLM_ASSIGN(work, calibrate(options, plan, weights, progress));
+  }
   HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.package, options.replace, "manifest.json"));
   Manifest manifest;
   manifest.architecture = plan.config.model_type;
@@ -117,13 +161,14 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
                copy_companions(options.checkpoint, folder.working_path()));
   HEXLM_TRY(write_runtime_defaults(options.checkpoint, folder.working_path()));
   SourceHashes hashes;
-  HEXLM_ASSIGN(manifest.tensors,
-               write_weights(folder.working_path(), options, plan, *weights, progress, hashes));
+  HEXLM_ASSIGN(manifest.tensors, write_weights(folder.working_path(), options, plan, *weights,
+                                               work ? &*work : nullptr, progress, hashes));
   manifest.provenance = provenance(options, choice, companions, hashes);
   HEXLM_TRY(
       write_file_atomically(folder.working_path() + "/manifest.json",
                             to_json(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
   HEXLM_TRY(folder.commit());
+  if (work) work->remove();
   ExportResult result;
   result.bytes = plan.bytes;
   result.bits_per_weight = plan.bits_per_weight;

@@ -10,6 +10,9 @@
 #include "formats/codec.hpp"
 #include "formats/json.hpp"
 #include "models/model_config.hpp"
+#include "quantization/calibration_text.hpp"
+#include "quantization/graph_runner.hpp"
+#include "quantization/method.hpp"
 
 namespace hexlm {
 
@@ -20,7 +23,11 @@ struct ExportOptions {
   std::optional<Codec> linear;     ///< --quant, default w4g64
   std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
   std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
-  bool replace = false;            ///< overwrite an existing package
+  Method method = Method::rtn;
+  std::optional<CalibrationSet> calibration;  ///< for methods that need one
+  const GraphRunner* runner = nullptr;        ///< the same; not owned
+  std::string work;                           ///< folder of finished layers; default PACKAGE.work
+  bool replace = false;                       ///< overwrite an existing package
   int threads = 1;
   std::vector<std::string> argv;  ///< recorded in the manifest
   std::string tool_version;

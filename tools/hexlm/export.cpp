@@ -5,9 +5,11 @@
 #include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
+#include "hexlm/calibration.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
 #include "hexlm/verify_package.hpp"
+#include "runtime/calibration_runner.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -23,12 +25,9 @@ Result<std::optional<Codec>> read_codec(const Arguments& arguments, std::string_
 }
 
 Result<ExportOptions> read_options(const Arguments& arguments) {
-  const std::string method = arguments.text("method");
-  if (method != "rtn") {
-    return fail(ErrorCode::unsupported, fmt::format("the method {} is not there yet, only rtn", method),
-                "leave --method out");
-  }
   ExportOptions options;
+  HEXLM_ASSIGN(options.method, parse_method(arguments.text("method")));
+  options.work = arguments.text("work");
   options.checkpoint = arguments.positional(0);
   options.package = arguments.text("output");
   HEXLM_ASSIGN(options.linear, read_codec(arguments, "quant"));
@@ -114,7 +113,7 @@ void print_result(const Report& report, const ExportOptions& options, const Expo
 
 Result<int> run_export(Arguments& arguments) {
   const Format format = format_of(arguments);
-  HEXLM_ASSIGN(const ExportOptions options, read_options(arguments));
+  HEXLM_ASSIGN(ExportOptions options, read_options(arguments));
   const bool dry_run = arguments.toggle("dry-run");
   if (!dry_run) HEXLM_TRY(require(arguments, "output"));
   HEXLM_ASSIGN(const ExportPlan plan, plan_export(options));
@@ -123,8 +122,15 @@ Result<int> run_export(Arguments& arguments) {
     print_plan(plan, options, format);
     return 0;
   }
+  std::unique_ptr<GraphRunner> runner;
+  if (needs_calibration(options.method)) {
+    HEXLM_ASSIGN(options.calibration, read_calibration(arguments, options.checkpoint));
+    runner = make_calibration_runner(options.threads);
+    options.runner = runner.get();
+  }
   HEXLM_ASSIGN(const ExportResult result, export_package(options, plan, terminal_progress("export")));
   Report report = result_report(plan, options, result);
+  if (options.calibration) report.json["calibration"] = to_json(*options.calibration);
   std::optional<Verification> verification;
   if (arguments.toggle("verify")) {
     HEXLM_ASSIGN(verification, verify_package(options, plan));

@@ -1,0 +1,231 @@
+#include "quantization/calibrate.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
+#include <map>
+
+#include "graph/extract.hpp"
+#include "quantization/layer_stages.hpp"
+#include "quantization/matrix_solver.hpp"
+#include "quantization/moments.hpp"
+#include "quantization/overlay_weights.hpp"
+
+namespace hexlm {
+namespace {
+
+/// How strongly drift correction is held back, as a part of the mean of the Hessian's diagonal. Measured on
+/// tiny-vl (docs/quantization.md): 0.03 follows the calibration text too closely, 1 corrects too little.
+constexpr double drift_damping = 0.3;
+constexpr int best_sweeps = 4;
+
+/// The hidden states of all sequences at one point of one version of the model.
+struct Flow {
+  std::shared_ptr<OverlayWeights> weights;
+  std::vector<std::vector<float>> states;
+};
+
+class LayerWalker {
+ public:
+  LayerWalker(const ExportPlan& plan, const Graph& graph, std::shared_ptr<const WeightSource> weights,
+              const std::vector<std::vector<int32_t>>& sequences, const GraphRunner& runner,
+              const LayerOptions& options, WorkFolder& work)
+      : graph_(graph),
+        source_(std::move(weights)),
+        sequences_(sequences),
+        runner_(runner),
+        options_(options),
+        work_(work),
+        pool_(options.threads),
+        with_float_(options.method == Method::best) {
+    for (const ExportTensor& tensor : plan.tensors) planned_[tensor.name] = &tensor;
+    for (const auto& sequence : sequences)
+      longest_ = std::max(longest_, static_cast<int64_t>(sequence.size()));
+    for (Flow* flow : {&quantized_, &float_}) flow->weights = std::make_shared<OverlayWeights>(source_);
+    for (int32_t stream = 0; stream < 3; ++stream) {
+      for (int32_t t = 0; t < longest_; ++t) positions_.push_back(t);
+    }
+  }
+
+  Status embed() {
+    const ValueId first = graph_.hidden()[0];
+    HEXLM_ASSIGN(const auto embedding, prepare(quantized_, {}, first));
+    for (const auto& ids : sequences_) {
+      std::vector<float> state(ids.size() * width(first));
+      const void* const inputs[] = {ids.data()};
+      float* const outputs[] = {state.data()};
+      HEXLM_TRY(embedding->run(static_cast<int64_t>(ids.size()), inputs, outputs));
+      quantized_.states.push_back(std::move(state));
+    }
+    if (with_float_) float_.states = quantized_.states;
+    return {};
+  }
+
+  Status layer(int64_t index) {
+    const auto wanted = [&](const Parameter& parameter) {
+      const auto found = planned_.find(parameter.name);
+      return found != planned_.end() && parameter.role == ParameterRole::linear &&
+             !found->second->codec.is_float();
+    };
+    HEXLM_ASSIGN(const LayerStages stages, find_stages(graph_, index, wanted));
+    const bool finished = index < work_.finished_layers();
+    if (finished) HEXLM_TRY(restore(index));
+    for (const auto& [half, from, to] : {std::tuple(&stages.mixer, stages.input, stages.middle),
+                                         std::tuple(&stages.mlp, stages.middle, stages.output)}) {
+      for (const Stage& stage : *half) {
+        if (!finished) HEXLM_TRY(quantize(stage, from));
+      }
+      HEXLM_TRY(advance(quantized_, from, to));
+      if (with_float_) HEXLM_TRY(advance(float_, from, to));
+    }
+    if (!finished) HEXLM_TRY(work_.store(std::move(finished_)));
+    finished_.clear();
+    quantized_.weights->clear();
+    return {};
+  }
+
+ private:
+  size_t width(ValueId id) const { return static_cast<size_t>(graph_.value(id).shape.back().value); }
+
+  Result<std::unique_ptr<PreparedGraph>> prepare(const Flow& flow, std::vector<ValueId> from,
+                                                 ValueId to) const {
+    HEXLM_ASSIGN(Graph part, extract(graph_, from, std::array{to}));
+    return runner_.prepare(std::make_shared<const Graph>(std::move(part)), flow.weights, longest_);
+  }
+
+  /// Runs sequence `index` from its hidden state.
+  Status run(PreparedGraph& graph, const Flow& flow, size_t index, float* out) {
+    const auto tokens = static_cast<int64_t>(sequences_[index].size());
+    // [3, T]: shorter sequences need their rows closer together.
+    if (tokens != position_tokens_) {
+      for (int64_t stream = 0; stream < 3; ++stream) {
+        for (int64_t t = 0; t < tokens; ++t) {
+          positions_[static_cast<size_t>(stream * tokens + t)] = static_cast<int32_t>(t);
+        }
+      }
+      position_tokens_ = tokens;
+    }
+    const void* const inputs[] = {flow.states[index].data(), positions_.data()};
+    float* const outputs[] = {out};
+    return graph.run(tokens, std::span(inputs).first(graph.input_count()), outputs);
+  }
+
+  Status advance(Flow& flow, ValueId from, ValueId to) {
+    HEXLM_ASSIGN(const auto graph, prepare(flow, {from}, to));
+    std::vector<float> next;
+    for (size_t i = 0; i < flow.states.size(); ++i) {
+      next.resize(flow.states[i].size());
+      HEXLM_TRY(run(*graph, flow, i, next.data()));
+      flow.states[i].swap(next);
+    }
+    return {};
+  }
+
+  Result<InputMoments> measure(const Stage& stage, ValueId from) {
+    HEXLM_ASSIGN(const auto graph, prepare(quantized_, {from}, stage.input));
+    std::unique_ptr<PreparedGraph> twin;
+    if (with_float_) {
+      HEXLM_ASSIGN(twin, prepare(float_, {from}, stage.input));
+    }
+    const size_t columns = width(stage.input);
+    MomentSums sums(static_cast<int64_t>(columns), with_float_);
+    std::vector<float> x(static_cast<size_t>(longest_) * columns);
+    std::vector<float> f(with_float_ ? x.size() : 0);
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      HEXLM_TRY(run(*graph, quantized_, i, x.data()));
+      if (twin) HEXLM_TRY(run(*twin, float_, i, f.data()));
+      sums.add(x.data(), f.data(), static_cast<int64_t>(sequences_[i].size()), pool_);
+    }
+    return std::move(sums).finish(stage.linears[0]->name);
+  }
+
+  Status quantize(const Stage& stage, ValueId from) {
+    HEXLM_ASSIGN(InputMoments moments, measure(stage, from));
+    std::vector<float> original;
+    for (const Node* node : stage.linears) {
+      HEXLM_ASSIGN(const WeightView view, source_->find(graph_.parameter(node->parameters[0]).name));
+      const std::vector<float> rows = decode_rows(view, 0, view.rows());
+      original.insert(original.end(), rows.begin(), rows.end());
+    }
+    std::vector<float> target = original;
+    // A system that cannot be solved leaves the target where it is.
+    if (with_float_) correct_drift(moments, drift_damping, target);
+    const SolverOptions settings{options_.damping, options_.method == Method::best ? best_sweeps : 0};
+    HEXLM_ASSIGN(const MatrixSolver solver, MatrixSolver::create(moments, settings, stage.linears[0]->name));
+    moments = {};
+    size_t first = 0;
+    for (const Node* node : stage.linears) {
+      const Parameter& parameter = graph_.parameter(node->parameters[0]);
+      const auto count = static_cast<size_t>(parameter.shape[0] * parameter.shape[1]);
+      SolvedMatrix solved =
+          solver.solve(std::span(target).subspan(first, count), std::span(original).subspan(first, count),
+                       planned_[parameter.name]->codec, pool_);
+      keep(parameter, std::move(solved), solver.damping());
+      first += count;
+    }
+    return {};
+  }
+
+  void keep(const Parameter& parameter, SolvedMatrix solved, double damping) {
+    quantized_.weights->replace(parameter.name, std::move(solved.decoded));
+    FinishedTensor tensor;
+    tensor.stored.name = parameter.name;
+    tensor.stored.shape = parameter.shape;
+    tensor.stored.codec = planned_[parameter.name]->codec;
+    tensor.stored.stored_bytes = planned_[parameter.name]->stored_bytes;
+    const EncodedRows& encoded = solved.encoded;
+    tensor.stored.relative_error =
+        encoded.squared_norm > 0 ? std::sqrt(encoded.squared_error / encoded.squared_norm) : 0;
+    tensor.output_error = solved.output_error;
+    tensor.damping = damping;
+    tensor.encoded = std::move(solved.encoded);
+    finished_.push_back(std::move(tensor));
+  }
+
+  /// Puts the weights of a layer that an earlier run finished in place.
+  Status restore(int64_t index) {
+    for (const std::string& name : work_.layer(index)) {
+      quantized_.weights->replace(name, decode_stored(*work_.find(name)));
+    }
+    return {};
+  }
+
+  const Graph& graph_;
+  std::shared_ptr<const WeightSource> source_;
+  const std::vector<std::vector<int32_t>>& sequences_;
+  const GraphRunner& runner_;
+  LayerOptions options_;
+  WorkFolder& work_;
+  ThreadPool pool_;
+  bool with_float_;
+  std::map<std::string, const ExportTensor*, std::less<>> planned_;
+  Flow quantized_;
+  Flow float_;
+  int64_t longest_ = 0;
+  std::vector<int32_t> positions_;
+  int64_t position_tokens_ = -1;
+  std::vector<FinishedTensor> finished_;
+};
+
+}  // namespace
+
+Status quantize_layers(const ExportPlan& plan, std::shared_ptr<const WeightSource> weights,
+                       const std::vector<std::vector<int32_t>>& sequences, const GraphRunner& runner,
+                       const LayerOptions& options, WorkFolder& work, const ProgressCallback& progress) {
+  HEXLM_ASSIGN(const Graph graph, build_text_graph(plan.config));
+  LayerWalker walker(plan, graph, std::move(weights), sequences, runner, options, work);
+  HEXLM_TRY(walker.embed());
+  const int64_t layers = plan.config.text.layers;
+  for (int64_t index = 0; index < layers; ++index) {
+    if (progress && !progress(fmt::format("layer {}", index), static_cast<uint64_t>(index),
+                              static_cast<uint64_t>(layers))) {
+      return fail(ErrorCode::interrupted, fmt::format("interrupted at layer {} of {}", index, layers),
+                  fmt::format("the same command goes on from here: {} keeps what is finished", work.path()));
+    }
+    HEXLM_TRY(walker.layer(index));
+  }
+  if (progress) progress("layers", static_cast<uint64_t>(layers), static_cast<uint64_t>(layers));
+  return {};
+}
+
+}  // namespace hexlm
