@@ -209,6 +209,11 @@ class LayerWalker {
 
 }  // namespace
 
+Json method_parameters() {
+  return {
+      {"damping", LayerOptions().damping}, {"drift_damping", drift_damping}, {"descent_sweeps", best_sweeps}};
+}
+
 Status quantize_layers(const ExportPlan& plan, std::shared_ptr<const WeightSource> weights,
                        const std::vector<std::vector<int32_t>>& sequences, const GraphRunner& runner,
                        const LayerOptions& options, WorkFolder& work, const ProgressCallback& progress) {

@@ -21,6 +21,9 @@ struct LayerOptions {
   int threads = 1;
 };
 
+/// The constants of the calibrated methods, for the manifest.
+Json method_parameters();
+
 /// Quantizes the linears of every decoder layer in turn, on activations of the model quantized so far, and
 /// leaves them in `work`. Holds the hidden states of all sequences (for `best` those of the float model too)
 /// and one layer's statistics. Layers that `work` already has are only run. Errors: bad_input naming the

@@ -93,9 +93,31 @@ Json source_files(const std::vector<CompanionFile>& companions, const SourceHash
   return files;
 }
 
+/// What the calibrated tensors were made from and how far their outputs are off.
+Json calibration_record(const CalibrationSet& set, const WorkFolder* work) {
+  Json shares = Json::array();
+  for (const CalibrationShare& share : set.shares) {
+    shares.push_back({{"file", share.file}, {"script", to_string(share.script)}, {"samples", share.taken}});
+  }
+  Json record = {{"samples", set.sequences.size()},
+                 {"tokens", set.tokens},
+                 {"xxh3", to_hex(set.hash)},
+                 {"shares", std::move(shares)},
+                 {"warnings", set.warnings}};
+  if (work == nullptr) return record;
+  Json tensors = Json::array();
+  for (const auto& [name, tensor] : work->tensors()) {
+    tensors.push_back({{"name", name}, {"output_error", tensor.output_error}, {"damping", tensor.damping}});
+  }
+  record["parameters"] = method_parameters();
+  record["tensors"] = std::move(tensors);
+  return record;
+}
+
 /// Neither time nor host: the same export gives the same manifest.
 Json provenance(const ExportOptions& options, const CodecChoice& choice,
-                const std::vector<CompanionFile>& companions, const SourceHashes& hashes) {
+                const std::vector<CompanionFile>& companions, const SourceHashes& hashes,
+                const WorkFolder* work) {
   Json record = Json::object();
   record["tool"] = "hexlm " + options.tool_version;
   record["argv"] = options.argv;
@@ -103,6 +125,14 @@ Json provenance(const ExportOptions& options, const CodecChoice& choice,
   record["codecs"] = {{"linear", to_string(choice.linear)},
                       {"lm_head", to_string(choice.lm_head)},
                       {"embedding", to_string(choice.embedding)}};
+  if (!options.recipe.rules.empty()) {
+    Json rules = Json::array();
+    for (const RecipeRule& rule : options.recipe.rules) {
+      rules.push_back({{"tensors", rule.selector}, {"codec", to_string(rule.codec)}});
+    }
+    record["recipe"] = std::move(rules);
+  }
+  if (options.calibration) record["calibration"] = calibration_record(*options.calibration, work);
   record["source"] = source_files(companions, hashes);
   return record;
 }
@@ -163,7 +193,7 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   SourceHashes hashes;
   HEXLM_ASSIGN(manifest.tensors, write_weights(folder.working_path(), options, plan, *weights,
                                                work ? &*work : nullptr, progress, hashes));
-  manifest.provenance = provenance(options, choice, companions, hashes);
+  manifest.provenance = provenance(options, choice, companions, hashes, work ? &*work : nullptr);
   HEXLM_TRY(
       write_file_atomically(folder.working_path() + "/manifest.json",
                             to_json(manifest).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));

@@ -13,6 +13,7 @@
 #include "quantization/calibration_text.hpp"
 #include "quantization/graph_runner.hpp"
 #include "quantization/method.hpp"
+#include "quantization/recipe.hpp"
 
 namespace hexlm {
 
@@ -24,6 +25,7 @@ struct ExportOptions {
   std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
   std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
   Method method = Method::rtn;
+  Recipe recipe;                              ///< codecs by name, over the ones above
   std::optional<CalibrationSet> calibration;  ///< for methods that need one
   const GraphRunner* runner = nullptr;        ///< the same; not owned
   std::string work;                           ///< folder of finished layers; default PACKAGE.work
@@ -57,7 +59,8 @@ struct ExportPlan {
 };
 
 /// Everything that can be known before work starts: architecture, every tensor present with its shape,
-/// codecs, sizes, memory, disk. Errors: bad_input, unsupported, limit (disk).
+/// codecs, sizes, memory, disk. Errors: bad_input, unsupported, limit (disk); usage for a recipe's selector
+/// that matches nothing or a vector.
 Result<ExportPlan> plan_export(const ExportOptions& options);
 
 struct ExportResult {

@@ -75,6 +75,41 @@ Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& pa
   return tensor;
 }
 
+std::string nearest_matrix(const ExportPlan& plan, const std::string& selector) {
+  std::vector<std::string> names;
+  for (const ExportTensor& tensor : plan.tensors) {
+    if (tensor.role != ParameterRole::vector) names.push_back(tensor.name);
+  }
+  return nearest(selector, names);
+}
+
+Status apply_recipe(const Recipe& recipe, const ExportSource& source, ExportPlan& plan) {
+  for (const RecipeRule& rule : recipe.rules) {
+    bool used = false;
+    for (ExportTensor& tensor : plan.tensors) {
+      if (!matches(rule.selector, tensor.name)) continue;
+      used = true;
+      if (tensor.role == ParameterRole::vector) {
+        return fail(
+            ErrorCode::usage,
+            fmt::format("recipe: '{}' matches the vector '{}', which stays f32", rule.selector, tensor.name),
+            "select matrices only, for example with .weight and the module's name");
+      }
+      HEXLM_ASSIGN(const WeightView weight, source.weights->find(tensor.name));
+      tensor.codec = rule.codec;
+      tensor.stored_bytes = stored_bytes(tensor.codec, tensor.shape);
+      tensor.note = tensor_note(tensor, weight.data.dtype, CodecChoice{rule.codec, rule.codec, rule.codec},
+                                source.config.text.tied_embeddings);
+      if (tensor.role == ParameterRole::sensitive) tensor.note = "by recipe: its error is amplified";
+    }
+    if (!used) {
+      return fail(ErrorCode::usage, fmt::format("recipe: '{}' matches no weight", rule.selector),
+                  fmt::format("the nearest name is '{}'", nearest_matrix(plan, rule.selector)));
+    }
+  }
+  return {};
+}
+
 void add_totals(ExportPlan& plan) {
   uint64_t elements = 0;
   uint64_t linear_elements = 0;
@@ -151,6 +186,7 @@ Result<ExportPlan> plan_export(const ExportOptions& options) {
     HEXLM_ASSIGN(ExportTensor tensor, plan_tensor(source, parameter, choice));
     plan.tensors.push_back(std::move(tensor));
   }
+  HEXLM_TRY(apply_recipe(options.recipe, source, plan));
   add_totals(plan);
   add_notes(source, plan);
   plan.config = std::move(source.config);
