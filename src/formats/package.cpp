@@ -148,6 +148,11 @@ TensorView Package::expanded_scales(const PackageTensor& tensor, const std::vect
   return {tensor.name + ".scales", DType::f16, {rows, groups}, std::as_bytes(std::span(scales))};
 }
 
+const PackageTensor* Package::find_tensor(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &manifest_.tensors[found->second];
+}
+
 Result<WeightView> Package::find(std::string_view name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) {

@@ -60,6 +60,8 @@ class Package : public WeightSource {
 
   const Manifest& manifest() const { return manifest_; }
   const std::string& folder() const { return folder_; }
+  /// The manifest's entry of a weight; nullptr when there is none.
+  const PackageTensor* find_tensor(std::string_view name) const;
   /// Compares one tensor's checksum with the manifest's.
   Status verify(const PackageTensor& tensor) const;
 

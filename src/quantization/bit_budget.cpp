@@ -306,8 +306,8 @@ Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, std::shared_pt
   std::vector<BitChoice> choices;
   for (int64_t layer = 0; layer < layers; ++layer) {
     for (const ExportTensor* tensor : linears_of_layer(plan, layer)) {
-      if (progress &&
-          !progress("sensitivity of " + tensor->name, choices.size(), static_cast<uint64_t>(tensors))) {
+      if (progress && !progress(fmt::format("sensitivity of {}", tensor->name), choices.size(),
+                                static_cast<uint64_t>(tensors))) {
         return fail(ErrorCode::interrupted, "interrupted while measuring sensitivities");
       }
       HEXLM_ASSIGN(const WeightView view, weights->find(tensor->name));

@@ -1,11 +1,16 @@
 #include "quantization/calibrate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "graph/extract.hpp"
+#include "quantization/awq.hpp"
+#include "quantization/encode.hpp"
 #include "quantization/layer_stages.hpp"
 #include "quantization/matrix_solver.hpp"
 #include "quantization/moments.hpp"
@@ -69,11 +74,13 @@ class LayerWalker {
     };
     HEXLM_ASSIGN(const LayerStages stages, find_stages(graph_, index, wanted));
     const bool finished = index < work_.finished_layers();
-    if (finished) HEXLM_TRY(restore(index));
+    if (finished && options_.method != Method::awq) HEXLM_TRY(restore(index));
     for (const auto& [half, from, to] : {std::tuple(&stages.mixer, stages.input, stages.middle),
                                          std::tuple(&stages.mlp, stages.middle, stages.output)}) {
-      for (const Stage& stage : *half) {
-        if (!finished) HEXLM_TRY(quantize(stage, from));
+      if (!finished && options_.method == Method::awq) {
+        HEXLM_TRY(scale_and_round(*half, from));
+      } else if (!finished) {
+        for (const Stage& stage : *half) HEXLM_TRY(quantize(stage, from));
       }
       HEXLM_TRY(advance(quantized_, from, to));
       if (with_float_) HEXLM_TRY(advance(float_, from, to));
@@ -168,6 +175,10 @@ class LayerWalker {
 
   void keep(const Parameter& parameter, SolvedMatrix solved, double damping) {
     quantized_.weights->replace(parameter.name, std::move(solved.decoded));
+    keep_file(parameter, std::move(solved), damping);
+  }
+
+  void keep_file(const Parameter& parameter, SolvedMatrix solved, double damping) {
     FinishedTensor tensor;
     tensor.stored.name = parameter.name;
     tensor.stored.shape = parameter.shape;
@@ -180,6 +191,101 @@ class LayerWalker {
     tensor.damping = damping;
     tensor.encoded = std::move(solved.encoded);
     finished_.push_back(std::move(tensor));
+  }
+
+  Result<std::vector<float>> read_weight(const std::string& name) const {
+    HEXLM_ASSIGN(const WeightView view, source_->find(name));
+    return decode_rows(view, 0, view.rows());
+  }
+
+  const std::string& weight_name(const Node& node) const { return graph_.parameter(node.parameters[0]).name; }
+
+  /// Activation-aware scaling of one half of a layer (spec D.4), on the float model's activations: scales for
+  /// every stage first, then the folds, then clipping and rounding.
+  Status scale_and_round(const std::vector<Stage>& half, ValueId from) {
+    std::map<std::string, std::vector<float>> weights;  // of this half, scaled as we go
+    std::vector<InputMoments> moments;
+    for (const Stage& stage : half) {
+      HEXLM_ASSIGN(InputMoments measured, measure(stage, from));
+      for (const std::vector<const Node*>* readers : {&stage.linears, &stage.companions}) {
+        for (const Node* node : *readers) {
+          HEXLM_ASSIGN(weights[weight_name(*node)], read_weight(weight_name(*node)));
+        }
+      }
+      moments.push_back(std::move(measured));
+    }
+    std::set<std::string> changed;  // beyond those that are rounded anyway
+    for (size_t i = 0; i < half.size(); ++i) {
+      HEXLM_TRY(scale_stage(half[i], moments[i], weights, changed));
+    }
+    for (size_t i = 0; i < half.size(); ++i) {
+      for (const Node* node : half[i].linears) {
+        const Parameter& parameter = graph_.parameter(node->parameters[0]);
+        // Queries and keys meet in a softmax, where clipping costs more than it saves (spec D.4).
+        const bool clip =
+            node->name.find(".q_") == std::string::npos && node->name.find(".k_") == std::string::npos;
+        keep_file(
+            parameter,
+            clip_matrix(weights[parameter.name], moments[i], planned_[parameter.name]->codec, clip, pool_),
+            0);
+        changed.erase(parameter.name);
+      }
+    }
+    for (const std::string& name : changed) HEXLM_TRY(keep_floats(name, weights[name]));
+    return {};
+  }
+
+  /// Multiplies the columns of a stage's linears and divides what makes their input, where that is possible
+  /// without changing the function.
+  Status scale_stage(const Stage& stage, InputMoments& moments,
+                     std::map<std::string, std::vector<float>>& weights, std::set<std::string>& changed) {
+    const std::optional<FoldTarget> target = find_fold_target(graph_, stage);
+    if (!target) return {};
+    std::vector<StackedRows> rows;
+    for (const Node* node : stage.linears) {
+      rows.push_back({weights[weight_name(*node)], planned_[weight_name(*node)]->codec});
+    }
+    const std::vector<float> scales = search_scales(rows, moments, pool_);
+    for (const std::vector<const Node*>* readers : {&stage.linears, &stage.companions}) {
+      for (const Node* node : *readers) {
+        std::vector<float>& values = weights[weight_name(*node)];
+        for (size_t i = 0; i < values.size(); ++i) values[i] *= scales[i % scales.size()];
+        changed.insert(weight_name(*node));
+      }
+    }
+    scale_moments(moments, scales);
+    for (const std::string& name : target->divided) {
+      if (weights.find(name) == weights.end()) {
+        HEXLM_ASSIGN(weights[name], read_weight(name));
+      }
+      std::vector<float>& values = weights[name];
+      // A matrix is divided row by row, a vector element by element.
+      const size_t width = values.size() / scales.size();
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = (values[i] + target->offset) / scales[i / width] - target->offset;
+      }
+      changed.insert(name);
+    }
+    return {};
+  }
+
+  /// A changed weight that stays in floats.
+  Status keep_floats(const std::string& name, const std::vector<float>& values) {
+    FinishedTensor tensor;
+    const ExportTensor& plan = *planned_[name];
+    tensor.stored.name = name;
+    tensor.stored.shape = plan.shape;
+    tensor.stored.codec = plan.codec;
+    tensor.stored.stored_bytes = plan.stored_bytes;
+    const auto fault =
+        encode_rows(reinterpret_cast<const std::byte*>(values.data()), DType::f32, 1,
+                    static_cast<int64_t>(values.size()), plan.codec, Method::rtn, tensor.encoded);
+    if (fault) {
+      return tl::unexpected<Error>(describe(
+          *fault, plan.codec, fmt::format("after scaling, tensor '{}'", name), std::array{fault->column}));
+    }
+    finished_.push_back(std::move(tensor));
+    return {};
   }
 
   /// Puts the weights of a layer that an earlier run finished in place.

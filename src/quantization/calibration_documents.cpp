@@ -37,7 +37,7 @@ class DocumentReader {
   Result<std::string> alpaca(const Json& value, const std::string& place) const {
     std::string user = value["instruction"].get<std::string>();
     if (has_text(value, "input") && !value["input"].get<std::string>().empty()) {
-      user += "\n" + value["input"].get<std::string>();
+      user += fmt::format("\n{}", value["input"].get<std::string>());
     }
     Json messages = Json::array();
     messages.push_back({{"role", "user"}, {"content", user}});

@@ -94,19 +94,6 @@ EncodeFault scale_fault(const std::vector<float>& row, int64_t r, int64_t group_
   return fault;
 }
 
-/// The grid of round to nearest, for codecs that the vector loops don't know.
-Grid widest_grid(const float* values, int64_t count, const Codec& codec) {
-  float least = 0;
-  float greatest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    least = std::min(least, values[i]);
-    greatest = std::max(greatest, values[i]);
-  }
-  const auto codes = static_cast<float>((1 << codec.bits) - 1);
-  if (!codec.symmetric) return make_grid(codec, greatest / codes - least / codes, least);
-  return make_grid(codec, std::max(-least, greatest) / static_cast<float>((1 << (codec.bits - 1)) - 1), 0);
-}
-
 Grid choose_grid(Method method, const float* values, const float* importance, int64_t count,
                  const Codec& codec) {
   if (method == Method::rtn) return widest_grid(values, count, codec);

@@ -56,7 +56,7 @@ std::string tensor_note(const ExportTensor& tensor, DType source, const CodecCho
 }
 
 Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& parameter,
-                                 const CodecChoice& choice) {
+                                 const CodecChoice& choice, Method method) {
   HEXLM_ASSIGN(const WeightView weight, source.weights->find(parameter.name));
   ExportTensor tensor;
   tensor.name = parameter.name;
@@ -65,6 +65,8 @@ Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& pa
   tensor.source_dtype = to_string(weight.data.dtype);
   tensor.codec = codec_for(parameter.role, weight.data.dtype, choice);
   tensor.source_bytes = weight.data.bytes.size();
+  // Scaling by activations moves these off the grid of their own type.
+  if (method == Method::awq && parameter.role == ParameterRole::sensitive) tensor.codec = Codec{};
   if (!tensor.codec.is_float() && parameter.shape.size() != 2) {
     return fail(ErrorCode::runtime,
                 fmt::format("parameter '{}' of shape {} is no matrix and cannot be {}", parameter.name,
@@ -183,7 +185,7 @@ Result<ExportPlan> plan_export(const ExportOptions& options) {
   ExportPlan plan;
   plan.tensors.reserve(source.parameters.size());
   for (const Parameter& parameter : source.parameters) {
-    HEXLM_ASSIGN(ExportTensor tensor, plan_tensor(source, parameter, choice));
+    HEXLM_ASSIGN(ExportTensor tensor, plan_tensor(source, parameter, choice, options.method));
     plan.tensors.push_back(std::move(tensor));
   }
   HEXLM_TRY(apply_recipe(options.recipe, source, plan));

@@ -130,6 +130,18 @@ Grid make_two_level_grid(const Codec& codec, uint16_t row_scale, int group_scale
   return make_grid(codec, half_to_float(row_scale) * static_cast<float>(group_scale), 0);
 }
 
+Grid widest_grid(const float* values, int64_t count, const Codec& codec) {
+  float least = 0;
+  float greatest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    least = std::min(least, values[i]);
+    greatest = std::max(greatest, values[i]);
+  }
+  const auto codes = static_cast<float>((1 << codec.bits) - 1);
+  if (!codec.symmetric) return make_grid(codec, greatest / codes - least / codes, least);
+  return make_grid(codec, std::max(-least, greatest) / static_cast<float>((1 << (codec.bits - 1)) - 1), 0);
+}
+
 int least_group_scale(const Codec& codec) { return -(1 << (codec.scale_bits - 1)); }
 int most_group_scale(const Codec& codec) { return (1 << (codec.scale_bits - 1)) - 1; }
 
@@ -250,6 +262,7 @@ Grid split_grid(const float* values, int64_t count, const Codec& codec) {
   double least = -1;
   float beta = 10;
   for (int round = 0; round < iterations; ++round, beta *= kappa) {
+    const double unit = std::pow(std::fabs(grid.delta), p);
     double error = 0;
     double shifted = 0;  // Σ (w − e) − Δ q
     double qw = 0;
@@ -258,8 +271,9 @@ Grid split_grid(const float* values, int64_t count, const Codec& codec) {
       const float q = static_cast<float>(static_cast<int>(code_of(values[i], grid)) - grid.zero);
       const float e = (values[i] - (q * grid.delta + grid.offset)) / grid.delta;
       const float size = std::fabs(e);
-      error += std::pow(size * std::fabs(grid.delta), p);
-      const float kept = size == 0 ? 0 : std::max(0.0F, size - std::pow(size, p - 1) / beta);
+      const float power = size == 0 ? 0 : std::pow(size, p - 1);
+      error += static_cast<double>(size * power) * unit;
+      const float kept = std::max(0.0F, size - power / beta);
       const float target = values[i] - std::copysign(kept, e) * grid.delta;
       shifted += target - q * grid.delta;
       qw += static_cast<double>(q) * target;

@@ -20,6 +20,9 @@ struct RowGrids {
 /// The grid of `codec` with that scale and offset (ignored when symmetric), both rounded to fp16. Symmetric
 /// grids use every code: −2^(bits−1) … 2^(bits−1) − 1 steps, and a negative delta turns the longer side.
 Grid make_grid(const Codec& codec, float delta, float offset);
+/// The grid of round to nearest (spec D.1), for codecs that the vector loops don't know and for parts of
+/// rows.
+Grid widest_grid(const float* values, int64_t count, const Codec& codec);
 /// The two-level grid of group scale s.
 Grid make_two_level_grid(const Codec& codec, uint16_t row_scale, int group_scale);
 /// The least and greatest group scale.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,9 @@ namespace hexlm {
 /// inputs depend on the stages before it (spec D.5, "true_sequential").
 struct Stage {
   ValueId input;
-  std::vector<const Node*> linears;  ///< those to quantize
+  std::vector<const Node*> linears;     ///< those to quantize
+  std::vector<const Node*> companions;  ///< other linears that read it
+  bool only_linears = true;             ///< nothing else reads it
 };
 
 /// A decoder layer as calibration walks it: from its input over the middle residual (mixer added) to its
@@ -30,5 +33,16 @@ struct LayerStages {
 /// built of a mixer and an MLP around residuals.
 Result<LayerStages> find_stages(const Graph& graph, int64_t layer,
                                 const std::function<bool(const Parameter&)>& wanted);
+
+/// Where 1 / s goes when the columns of a stage's linears are multiplied by s (spec D.4).
+struct FoldTarget {
+  std::vector<std::string> divided;  ///< parameters [columns] or [columns, …] to divide row by row
+  float offset = 0;                  ///< of a zero-centred norm: (w + offset) / s − offset
+};
+
+/// The norm that makes the stage's input, the up projection below silu(gate) · up, or the value projection
+/// below attention with a head each; none when the input is something else, or when something else than
+/// linears reads it.
+std::optional<FoldTarget> find_fold_target(const Graph& graph, const Stage& stage);
 
 }  // namespace hexlm

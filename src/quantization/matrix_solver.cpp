@@ -47,6 +47,19 @@ void append(EncodedRows& all, const EncodedRows& part) {
   all.squared_norm += part.squared_norm;
 }
 
+/// In the panels' order, whoever computed them.
+void join_panels(const std::vector<EncodedRows>& parts, const std::vector<double>& errors,
+                 const std::vector<double>& norms, SolvedMatrix& solved) {
+  double error = 0;
+  double norm = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    append(solved.encoded, parts[p]);
+    error += errors[p];
+    norm += norms[p];
+  }
+  solved.output_error = norm > 0 ? std::sqrt(std::max(0.0, error) / norm) : 0;
+}
+
 }  // namespace
 
 /// Some rows of one matrix on their way from floats to codes.
@@ -338,14 +351,38 @@ SolvedMatrix MatrixSolver::solve(std::span<const float> target, std::span<const 
       norms[slot] = panel.norm;
     }
   });
-  double error = 0;
-  double norm = 0;
-  for (size_t p = 0; p < parts.size(); ++p) {
-    append(solved.encoded, parts[p]);
-    error += errors[p];
-    norm += norms[p];
-  }
-  solved.output_error = norm > 0 ? std::sqrt(std::max(0.0, error) / norm) : 0;
+  join_panels(parts, errors, norms, solved);
+  return solved;
+}
+
+SolvedMatrix solve_rows(std::span<const float> weights, int64_t rows, int64_t columns, const Codec& codec,
+                        const float* hessian, ThreadPool& pool, const RowChoice& choose) {
+  const int64_t panels = (rows + panel_rows - 1) / panel_rows;
+  SolvedMatrix solved;
+  solved.decoded.resize(weights.size());
+  std::vector<EncodedRows> parts(static_cast<size_t>(panels));
+  std::vector<double> errors(static_cast<size_t>(panels));
+  std::vector<double> norms(static_cast<size_t>(panels));
+  pool.run(panels, 1, [&](int64_t begin, int64_t end, int) {
+    RowGrids grids;
+    std::vector<uint8_t> codes(static_cast<size_t>(columns));
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t count = std::min(panel_rows, rows - p * panel_rows);
+      const float* from = weights.data() + p * panel_rows * columns;
+      float* decoded = solved.decoded.data() + p * panel_rows * columns;
+      const auto slot = static_cast<size_t>(p);
+      prepare_rows(count, columns, codec, parts[slot]);
+      std::vector<float> error(static_cast<size_t>(count * columns));
+      for (int64_t row = 0; row < count; ++row) {
+        choose(from + row * columns, grids, codes.data(), decoded + row * columns);
+        store_row(from + row * columns, codes, codec, grids, row, parts[slot]);
+      }
+      for (size_t i = 0; i < error.size(); ++i) error[i] = decoded[i] - from[i];
+      errors[slot] = weighted_square(error.data(), count, columns, hessian);
+      norms[slot] = weighted_square(from, count, columns, hessian);
+    }
+  });
+  join_panels(parts, errors, norms, solved);
   return solved;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/thread_pool.hpp"
 #include "formats/codec.hpp"
+#include "quantization/grid_search.hpp"
 #include "quantization/moments.hpp"
 #include "quantization/quantizer.hpp"
 
@@ -57,6 +59,12 @@ class MatrixSolver {
   std::vector<float> hessian_;     // damped, original order
   std::vector<float> importance_;  // its diagonal
 };
+
+/// Quantizes row by row with `choose` (row, grids, codes and decoded values to fill in), in parallel;
+/// `hessian` serves to measure the output error.
+using RowChoice = std::function<void(const float* row, RowGrids& grids, uint8_t* codes, float* decoded)>;
+SolvedMatrix solve_rows(std::span<const float> weights, int64_t rows, int64_t columns, const Codec& codec,
+                        const float* hessian, ThreadPool& pool, const RowChoice& choose);
 
 /// Moves `weights` [rows, columns], which read x in the quantized model, to where their outputs come nearest
 /// to those of the original weights reading f in the float model: W + W (E[f xᵀ] − H) (H + damping · mean

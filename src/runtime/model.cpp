@@ -164,10 +164,17 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& folder, cons
 uint64_t Model::weight_bytes() const {
   uint64_t bytes = 0;
   for (const Parameter& parameter : graph_->parameters()) {
-    const auto weight = weights_->find(parameter.name);
-    if (weight) bytes += weight->stored_bytes();
+    const auto form = stored_form(parameter);
+    if (form) bytes += form->bytes;
   }
   return bytes;
+}
+
+Result<Model::StoredForm> Model::stored_form(const Parameter& parameter) const {
+  const PackageTensor* tensor = package_ == nullptr ? nullptr : package_->find_tensor(parameter.name);
+  if (tensor != nullptr) return StoredForm{tensor->codec, tensor->stored_bytes};
+  HEXLM_ASSIGN(const WeightView weight, weights_->find(parameter.name));
+  return StoredForm{weight.codec, weight.stored_bytes()};
 }
 
 int64_t Model::parameter_count() const {

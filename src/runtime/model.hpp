@@ -66,6 +66,12 @@ class Model {
   const GenerationDefaults& generation() const { return generation_; }
   /// The package's config.json (run-time defaults), or an empty object for a checkpoint.
   const Json& settings() const { return settings_; }
+  /// How a weight lies in the file: two-level codecs, whose scales backends see expanded, are named here.
+  struct StoredForm {
+    Codec codec;
+    uint64_t bytes = 0;
+  };
+  Result<StoredForm> stored_form(const Parameter& parameter) const;
   /// Stored bits of all weights over their elements.
   double bits_per_weight() const;
   uint64_t weight_bytes() const;
