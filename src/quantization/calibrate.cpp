@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <fmt/format.h>
 #include <map>
@@ -23,6 +24,12 @@ namespace {
 /// tiny-vl (docs/quantization.md): 0.03 follows the calibration text too closely, 1 corrects too little.
 constexpr double drift_damping = 0.3;
 constexpr int best_sweeps = 4;
+
+/// What a stage's statistics leave for the records of its tensors.
+struct StageFacts {
+  double damping = 0;
+  double range_ratio = 1;
+};
 
 /// The hidden states of all sequences at one point of one version of the model.
 struct Flow {
@@ -67,12 +74,7 @@ class LayerWalker {
   }
 
   Status layer(int64_t index) {
-    const auto wanted = [&](const Parameter& parameter) {
-      const auto found = planned_.find(parameter.name);
-      return found != planned_.end() && parameter.role == ParameterRole::linear &&
-             !found->second->codec.is_float();
-    };
-    HEXLM_ASSIGN(const LayerStages stages, find_stages(graph_, index, wanted));
+    HEXLM_ASSIGN(const LayerStages stages, stages_of(index));
     const bool finished = index < work_.finished_layers();
     if (finished && options_.method != Method::awq) HEXLM_TRY(restore(index));
     for (const auto& [half, from, to] : {std::tuple(&stages.mixer, stages.input, stages.middle),
@@ -91,7 +93,94 @@ class LayerWalker {
     return {};
   }
 
+  /// Seconds that a layer will take, from the work of layer 0 on a few sequences and rows.
+  Result<double> estimate_layer() {
+    HEXLM_ASSIGN(const LayerStages stages, stages_of(0));
+    double seconds = 0;
+    for (const auto& [half, from, to] : {std::tuple(&stages.mixer, stages.input, stages.middle),
+                                         std::tuple(&stages.mlp, stages.middle, stages.output)}) {
+      for (const Stage& stage : *half) {
+        HEXLM_ASSIGN(const double taken, estimate_stage(stage, from));
+        seconds += taken;
+      }
+      const double flows = with_float_ ? 2 : 1;
+      HEXLM_ASSIGN(const double taken, extrapolate([&](size_t count) { return probe(from, to, count); }));
+      seconds += flows * taken;
+      // The second half's own inputs are not there yet; the first half's have the same shape.
+    }
+    return seconds;
+  }
+
  private:
+  using Clock = std::chrono::steady_clock;
+  static double since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+  Result<LayerStages> stages_of(int64_t index) const {
+    return find_stages(graph_, index, [&](const Parameter& parameter) {
+      const auto found = planned_.find(parameter.name);
+      return found != planned_.end() && parameter.role == ParameterRole::linear &&
+             !found->second->codec.is_float();
+    });
+  }
+
+  /// Seconds for all sequences, from those for one and for three.
+  template <class Work>
+  Result<double> extrapolate(Work work) {
+    const size_t few = std::min<size_t>(3, sequences_.size());
+    double taken[2] = {0, 0};
+    for (const size_t count : {size_t{1}, few}) {
+      const auto start = Clock::now();
+      HEXLM_TRY(work(count));
+      taken[count == 1 ? 0 : 1] = since(start);
+    }
+    if (few == 1) return taken[0];
+    const double each = std::max(0.0, taken[1] - taken[0]) / static_cast<double>(few - 1);
+    return taken[0] + each * static_cast<double>(sequences_.size() - 1);
+  }
+
+  /// Runs the first sequences without keeping what comes out.
+  Status probe(ValueId from, ValueId to, size_t count) {
+    HEXLM_ASSIGN(const auto graph, prepare(quantized_, {from}, to));
+    std::vector<float> out(static_cast<size_t>(longest_) * width(to));
+    for (size_t i = 0; i < count; ++i) HEXLM_TRY(run(*graph, quantized_, i, out.data()));
+    return {};
+  }
+
+  Result<double> estimate_stage(const Stage& stage, ValueId from) {
+    InputMoments moments;
+    HEXLM_ASSIGN(double seconds, extrapolate([&](size_t count) -> Status {
+                   HEXLM_ASSIGN(moments, measure(stage, from, count));
+                   return {};
+                 }));
+    HEXLM_ASSIGN(std::vector<float> rows, read_weight(weight_name(*stage.linears[0])));
+    int64_t all = 0;
+    for (const Node* node : stage.linears) all += graph_.parameter(node->parameters[0]).shape[0];
+    const int64_t few =
+        std::min(static_cast<int64_t>(rows.size()) / moments.columns, int64_t{64} * pool_.threads());
+    rows.resize(static_cast<size_t>(few * moments.columns));
+    const double times = static_cast<double>(all) / static_cast<double>(few);
+    if (with_float_) {
+      // Factoring, which comes once, and the rows.
+      InputMoments copy = moments;
+      auto start = Clock::now();
+      correct_drift(copy, drift_damping, std::span(rows).first(static_cast<size_t>(moments.columns)));
+      const double once = since(start);
+      copy = moments;
+      start = Clock::now();
+      correct_drift(copy, drift_damping, rows);
+      seconds += once + std::max(0.0, since(start) - once) * times;
+    }
+    auto start = Clock::now();
+    const SolverOptions settings{options_.damping, options_.method == Method::best ? best_sweeps : 0};
+    HEXLM_ASSIGN(const MatrixSolver solver, MatrixSolver::create(moments, settings, stage.linears[0]->name));
+    seconds += since(start);
+    start = Clock::now();
+    solver.solve(rows, rows, planned_[weight_name(*stage.linears[0])]->codec, pool_);
+    return seconds + since(start) * times;
+  }
+
   size_t width(ValueId id) const { return static_cast<size_t>(graph_.value(id).shape.back().value); }
 
   Result<std::unique_ptr<PreparedGraph>> prepare(const Flow& flow, std::vector<ValueId> from,
@@ -128,7 +217,8 @@ class LayerWalker {
     return {};
   }
 
-  Result<InputMoments> measure(const Stage& stage, ValueId from) {
+  /// Moments over the first `count` sequences.
+  Result<InputMoments> measure(const Stage& stage, ValueId from, size_t count) {
     HEXLM_ASSIGN(const auto graph, prepare(quantized_, {from}, stage.input));
     std::unique_ptr<PreparedGraph> twin;
     if (with_float_) {
@@ -138,7 +228,7 @@ class LayerWalker {
     MomentSums sums(static_cast<int64_t>(columns), with_float_);
     std::vector<float> x(static_cast<size_t>(longest_) * columns);
     std::vector<float> f(with_float_ ? x.size() : 0);
-    for (size_t i = 0; i < sequences_.size(); ++i) {
+    for (size_t i = 0; i < count; ++i) {
       HEXLM_TRY(run(*graph, quantized_, i, x.data()));
       if (twin) HEXLM_TRY(run(*twin, float_, i, f.data()));
       sums.add(x.data(), f.data(), static_cast<int64_t>(sequences_[i].size()), pool_);
@@ -147,7 +237,7 @@ class LayerWalker {
   }
 
   Status quantize(const Stage& stage, ValueId from) {
-    HEXLM_ASSIGN(InputMoments moments, measure(stage, from));
+    HEXLM_ASSIGN(InputMoments moments, measure(stage, from, sequences_.size()));
     std::vector<float> original;
     for (const Node* node : stage.linears) {
       HEXLM_ASSIGN(const WeightView view, source_->find(graph_.parameter(node->parameters[0]).name));
@@ -159,6 +249,7 @@ class LayerWalker {
     if (with_float_) correct_drift(moments, drift_damping, target);
     const SolverOptions settings{options_.damping, options_.method == Method::best ? best_sweeps : 0};
     HEXLM_ASSIGN(const MatrixSolver solver, MatrixSolver::create(moments, settings, stage.linears[0]->name));
+    const double range_ratio = moments.range_ratio();
     moments = {};
     size_t first = 0;
     for (const Node* node : stage.linears) {
@@ -167,18 +258,18 @@ class LayerWalker {
       SolvedMatrix solved =
           solver.solve(std::span(target).subspan(first, count), std::span(original).subspan(first, count),
                        planned_[parameter.name]->codec, pool_);
-      keep(parameter, std::move(solved), solver.damping());
+      keep(parameter, std::move(solved), {solver.damping(), range_ratio});
       first += count;
     }
     return {};
   }
 
-  void keep(const Parameter& parameter, SolvedMatrix solved, double damping) {
+  void keep(const Parameter& parameter, SolvedMatrix solved, const StageFacts& facts) {
     quantized_.weights->replace(parameter.name, std::move(solved.decoded));
-    keep_file(parameter, std::move(solved), damping);
+    keep_file(parameter, std::move(solved), facts);
   }
 
-  void keep_file(const Parameter& parameter, SolvedMatrix solved, double damping) {
+  void keep_file(const Parameter& parameter, SolvedMatrix solved, const StageFacts& facts) {
     FinishedTensor tensor;
     tensor.stored.name = parameter.name;
     tensor.stored.shape = parameter.shape;
@@ -188,7 +279,8 @@ class LayerWalker {
     tensor.stored.relative_error =
         encoded.squared_norm > 0 ? std::sqrt(encoded.squared_error / encoded.squared_norm) : 0;
     tensor.output_error = solved.output_error;
-    tensor.damping = damping;
+    tensor.damping = facts.damping;
+    tensor.range_ratio = facts.range_ratio;
     tensor.encoded = std::move(solved.encoded);
     finished_.push_back(std::move(tensor));
   }
@@ -206,7 +298,7 @@ class LayerWalker {
     std::map<std::string, std::vector<float>> weights;  // of this half, scaled as we go
     std::vector<InputMoments> moments;
     for (const Stage& stage : half) {
-      HEXLM_ASSIGN(InputMoments measured, measure(stage, from));
+      HEXLM_ASSIGN(InputMoments measured, measure(stage, from, sequences_.size()));
       for (const std::vector<const Node*>* readers : {&stage.linears, &stage.companions}) {
         for (const Node* node : *readers) {
           HEXLM_ASSIGN(weights[weight_name(*node)], read_weight(weight_name(*node)));
@@ -227,7 +319,7 @@ class LayerWalker {
         keep_file(
             parameter,
             clip_matrix(weights[parameter.name], moments[i], planned_[parameter.name]->codec, clip, pool_),
-            0);
+            {0, moments[i].range_ratio()});
         changed.erase(parameter.name);
       }
     }
@@ -327,6 +419,10 @@ Status quantize_layers(const ExportPlan& plan, std::shared_ptr<const WeightSourc
   LayerWalker walker(plan, graph, std::move(weights), sequences, runner, options, work);
   HEXLM_TRY(walker.embed());
   const int64_t layers = plan.config.text.layers;
+  if (options.on_estimate && options.method != Method::awq && work.finished_layers() < layers) {
+    HEXLM_ASSIGN(const double seconds, walker.estimate_layer());
+    options.on_estimate(seconds * static_cast<double>(layers - work.finished_layers()));
+  }
   for (int64_t index = 0; index < layers; ++index) {
     if (progress && !progress(fmt::format("layer {}", index), static_cast<uint64_t>(index),
                               static_cast<uint64_t>(layers))) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct LayerOptions {
   Method method = Method::best;
   double damping = 0.01;
   int threads = 1;
+  /// Told, before the first layer, how many seconds the layers will take (gptq and best).
+  std::function<void(double seconds)> on_estimate;
 };
 
 /// The constants of the calibrated methods, for the manifest.

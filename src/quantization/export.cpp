@@ -107,7 +107,10 @@ Json calibration_record(const CalibrationSet& set, const WorkFolder* work) {
   if (work == nullptr) return record;
   Json tensors = Json::array();
   for (const auto& [name, tensor] : work->tensors()) {
-    tensors.push_back({{"name", name}, {"output_error", tensor.output_error}, {"damping", tensor.damping}});
+    tensors.push_back({{"name", name},
+                       {"output_error", tensor.output_error},
+                       {"damping", tensor.damping},
+                       {"range_ratio", tensor.range_ratio}});
   }
   record["parameters"] = method_parameters();
   record["tensors"] = std::move(tensors);
@@ -167,6 +170,7 @@ Result<WorkFolder> calibrate(const ExportOptions& options, const ExportPlan& pla
   LayerOptions settings;
   settings.method = options.method;
   settings.threads = options.threads;
+  settings.on_estimate = options.on_estimate;
   HEXLM_TRY(quantize_layers(plan, weights, options.calibration->sequences, *options.runner, settings, work,
                             progress));
   return work;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,11 +26,12 @@ struct ExportOptions {
   std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
   std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
   Method method = Method::rtn;
-  Recipe recipe;                              ///< codecs by name, over the ones above
-  std::optional<CalibrationSet> calibration;  ///< for methods that need one
-  const GraphRunner* runner = nullptr;        ///< the same; not owned
-  std::string work;                           ///< folder of finished layers; default PACKAGE.work
-  bool replace = false;                       ///< overwrite an existing package
+  Recipe recipe;                                    ///< codecs by name, over the ones above
+  std::optional<CalibrationSet> calibration;        ///< for methods that need one
+  const GraphRunner* runner = nullptr;              ///< the same; not owned
+  std::function<void(double seconds)> on_estimate;  ///< as LayerOptions::on_estimate
+  std::string work;                                 ///< folder of finished layers; default PACKAGE.work
+  bool replace = false;                             ///< overwrite an existing package
   int threads = 1;
   std::vector<std::string> argv;  ///< recorded in the manifest
   std::string tool_version;

@@ -14,6 +14,11 @@ constexpr int64_t strip_columns = 128;
 
 }  // namespace
 
+double InputMoments::range_ratio() const {
+  const double smaller = std::min(half_max[0], half_max[1]);
+  return smaller > 0 ? std::max(half_max[0], half_max[1]) / smaller : 1;
+}
+
 MomentSums::MomentSums(int64_t columns, bool with_cross) {
   sums_.columns = columns;
   const auto square = static_cast<size_t>(columns * columns);
@@ -46,6 +51,9 @@ void MomentSums::add(const float* x, const float* float_x, int64_t tokens, Threa
       }
     }
   });
+  double& half = sums_.half_max[sequences_ % 2];
+  for (int64_t i = 0; i < tokens * columns; ++i) half = std::max(half, std::fabs(static_cast<double>(x[i])));
+  ++sequences_;
   sums_.tokens += tokens;
 }
 

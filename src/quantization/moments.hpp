@@ -18,6 +18,12 @@ struct InputMoments {
   std::vector<double> cross;     ///< [columns, columns], f xᵀ; empty when only x was seen
   std::vector<double> mean_abs;  ///< [columns]
   std::vector<double> max_abs;   ///< [columns]
+  /// The greatest |x| of every second sequence and of the others: far apart, the text is too little or too
+  /// mixed.
+  double half_max[2] = {0, 0};
+
+  /// The larger of the two halves' ranges over the smaller.
+  double range_ratio() const;
 };
 
 /// Sums moments sequence by sequence. Every sum is over tokens in their order, split over columns: the same
@@ -33,6 +39,7 @@ class MomentSums {
 
  private:
   InputMoments sums_;
+  int64_t sequences_ = 0;
 };
 
 }  // namespace hexlm

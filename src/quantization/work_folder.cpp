@@ -41,7 +41,8 @@ Json record_of(const FinishedTensor& tensor) {
           {"checksum", to_hex(tensor.stored.checksum)},
           {"relative_error", tensor.stored.relative_error},
           {"output_error", tensor.output_error},
-          {"damping", tensor.damping}};
+          {"damping", tensor.damping},
+          {"range_ratio", tensor.range_ratio}};
 }
 
 /// Why a layer's files can't be used; they are made again then.
@@ -55,7 +56,7 @@ Result<PreparedTensor> read_record(const Json& record, const std::string& path, 
   const auto number = [&](const char* key) { return record.contains(key) && record[key].is_number(); };
   if (!record.is_object() || !text("name") || !text("codec") || !text("checksum") ||
       !number("stored_bytes") || !number("relative_error") || !number("output_error") || !number("damping") ||
-      !record.contains("shape") || !record["shape"].is_array()) {
+      !number("range_ratio") || !record.contains("shape") || !record["shape"].is_array()) {
     return fail(ErrorCode::bad_input, fmt::format("{}: a record is incomplete", path));
   }
   tensor.stored.name = record["name"].get<std::string>();
@@ -68,6 +69,7 @@ Result<PreparedTensor> read_record(const Json& record, const std::string& path, 
   tensor.stored.relative_error = record["relative_error"].get<double>();
   tensor.output_error = record["output_error"].get<double>();
   tensor.damping = record["damping"].get<double>();
+  tensor.range_ratio = record["range_ratio"].get<double>();
   Hasher hasher;
   for (const TensorPlan& plan : tensor_plans(tensor.stored)) {
     const TensorView* part = file.find(plan.name);

@@ -20,6 +20,7 @@ struct PreparedTensor {
   PackageTensor stored;
   double output_error = 0;        ///< relative, on the calibration inputs
   double damping = 0;             ///< that the Hessian needed
+  double range_ratio = 1;         ///< InputMoments::range_ratio
   std::vector<TensorView> parts;  ///< in tensor_plans() order
 };
 
@@ -32,6 +33,7 @@ struct FinishedTensor {
   EncodedRows encoded;
   double output_error = 0;
   double damping = 0;
+  double range_ratio = 1;
 };
 
 /// What a calibrated export has finished, layer by layer, so that an interrupted one goes on where it

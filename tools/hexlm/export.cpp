@@ -157,6 +157,10 @@ Result<int> run_export(Arguments& arguments) {
     HEXLM_ASSIGN(options.calibration, read_calibration(arguments, options.checkpoint));
     runner = make_calibration_runner(options.threads);
     options.runner = runner.get();
+    options.on_estimate = [](double seconds) {
+      note(seconds < 90 ? fmt::format("estimate: {:.0f} s", seconds)
+                        : fmt::format("estimate: {:.0f} minutes", seconds / 60));
+    };
   }
   std::vector<BitChoice> choices;
   if (by_budget) {
