@@ -128,7 +128,8 @@ void add_warnings(const CalibrationOptions& options, CalibrationSet& set) {
   }
   const auto count = static_cast<int64_t>(set.sequences.size());
   if (count < std::min(few_samples, options.samples)) {
-    set.warnings.push_back(fmt::format("only {} calibration samples, {} asked for", count, options.samples));
+    set.warnings.push_back(
+        fmt::format("only {} of {} calibration samples: the files have no more", count, options.samples));
   }
   if (set.shortest < options.tokens) {
     set.warnings.push_back(

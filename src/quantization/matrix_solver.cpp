@@ -110,7 +110,7 @@ Result<MatrixSolver> MatrixSolver::create(const InputMoments& moments, const Sol
       ordered[static_cast<size_t>(i * n + i)] += solver.damping_ * trace / static_cast<double>(n);
     }
     if (dense_kernels().factor_inverse(ordered.data(), n, solver.factor_.data())) break;
-    if (solver.damping_ * 10 > most_damping) {
+    if (solver.damping_ == 0 || solver.damping_ * 10 > most_damping) {
       return fail(ErrorCode::bad_input,
                   fmt::format("{}: the Hessian of its {} inputs is singular even with damping {}", what, n,
                               solver.damping_),

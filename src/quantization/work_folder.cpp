@@ -20,9 +20,8 @@ std::string layer_file(const std::string& folder, int64_t layer, const char* ext
   return (fs::path(folder) / fmt::format("layer-{:04}.{}", layer, extension)).string();
 }
 
-bool is_ours(const std::string& name) {
-  return name.starts_with("layer-") && (name.ends_with(".json") || name.ends_with(".safetensors"));
-}
+/// Temporary files of an export that was killed end otherwise.
+bool is_ours(const std::string& name) { return name.starts_with("layer-"); }
 
 uint64_t checksum_of(const EncodedRows& encoded) {
   Hasher hasher;

@@ -19,12 +19,14 @@ class CalibrationText : public testing::Test {
         template_(*ChatTemplate::parse(read_test_file(test_data("models/tiny-vl/chat_template.jinja")),
                                        "template")) {}
 
-  Result<CalibrationSet> load(std::vector<std::string> files, int64_t samples = 24, uint64_t seed = 0) {
-    return load_calibration({std::move(files), samples, 64, seed}, {&tokenizer_, &template_, Json::object()});
+  Result<CalibrationSet> load(std::vector<std::string> files, int64_t samples = 24, uint64_t seed = 0,
+                              int64_t tokens = 64) {
+    return load_calibration({std::move(files), samples, tokens, seed},
+                            {&tokenizer_, &template_, Json::object()});
   }
   Result<CalibrationSet> load_content(const std::string& name, const std::string& content) {
     write_test_file(folder_.file(name), content);
-    return load({folder_.file(name)});
+    return load({folder_.file(name)}, 24, 0, 512);
   }
 
   TemporaryFolder folder_;
@@ -82,7 +84,7 @@ TEST_F(CalibrationText, WarnsAboutWhatIsMissing) {
   EXPECT_THAT(han->warnings, testing::Contains(HasSubstr("no Latin")));
   const auto few = load_content("few.txt", "A short text. 一段短文。");
   ASSERT_TRUE(few);
-  EXPECT_THAT(few->warnings, testing::Contains(HasSubstr("only 1 calibration samples, 24 asked for")));
+  EXPECT_THAT(few->warnings, testing::Contains(HasSubstr("only 1 of 24 calibration samples")));
   EXPECT_THAT(few->warnings, testing::Contains(HasSubstr("the shortest sample has")));
 }
 
