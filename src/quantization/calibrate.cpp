@@ -23,6 +23,13 @@ namespace {
 /// How strongly drift correction is held back, as a part of the mean of the Hessian's diagonal. Measured on
 /// tiny-vl (docs/quantization.md): 0.03 follows the calibration text too closely, 1 corrects too little.
 constexpr double drift_damping = 0.3;
+/// With few tokens for many columns the correction is mostly noise: damping grows by this times their ratio.
+constexpr double drift_noise = 4;
+
+double drift_damping_for(const InputMoments& moments) {
+  return drift_damping *
+         (1 + drift_noise * static_cast<double>(moments.columns) / static_cast<double>(moments.tokens));
+}
 constexpr int best_sweeps = 4;
 
 /// What a stage's statistics leave for the records of its tensors.
@@ -246,7 +253,7 @@ class LayerWalker {
     }
     std::vector<float> target = original;
     // A system that cannot be solved leaves the target where it is.
-    if (with_float_) correct_drift(moments, drift_damping, target);
+    if (with_float_) correct_drift(moments, drift_damping_for(moments), target);
     const SolverOptions settings{options_.damping, options_.method == Method::best ? best_sweeps : 0};
     HEXLM_ASSIGN(const MatrixSolver solver, MatrixSolver::create(moments, settings, stage.linears[0]->name));
     const double range_ratio = moments.range_ratio();

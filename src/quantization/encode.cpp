@@ -172,6 +172,7 @@ std::optional<EncodeFault> encode_rows(const std::byte* source, DType dtype, int
   }
   encoded.squared_error = 0;
   encoded.squared_norm = 0;
+  encoded.group_scales.clear();
   encoded.data.resize(static_cast<size_t>(rows * codec.row_bytes(columns)));
   const auto groups = codec.is_float() ? 0 : codec.groups(columns);
   encoded.scales.resize(static_cast<size_t>(rows * groups));

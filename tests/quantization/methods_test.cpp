@@ -83,6 +83,18 @@ TEST(Methods, TwoLevelScalesAreTheProductsThatReadersExpand) {
   EXPECT_NEAR(error, encoded.squared_error, 1e-9);
 }
 
+TEST(Methods, NothingIsLeftFromAnotherCodec) {
+  const std::vector<float> weights = random_weights(test_rows * test_columns, 17);
+  EncodedRows encoded;
+  for (const char* spec : {"w4g32s6", "w4g32", "w4g32s6", "bf16", "w4g32s6", "w4g32a"}) {
+    const Codec codec = *parse_codec(spec);
+    ASSERT_FALSE(encode_rows(reinterpret_cast<const std::byte*>(weights.data()), DType::f32, test_rows,
+                             test_columns, codec, Method::rtn, encoded));
+    EXPECT_EQ(encoded.group_scales.empty(), !codec.is_two_level()) << spec;
+    EXPECT_EQ(encoded.offsets.empty(), codec.symmetric) << spec;
+  }
+}
+
 TEST(Methods, ReportsWhatCannotBeStored) {
   std::vector<float> weights = random_weights(test_rows * test_columns, 4);
   EncodedRows encoded;
@@ -167,7 +179,7 @@ TEST(MatrixSolver, ErrorFeedbackAndDescentEachLowerTheOutputError) {
     const double fed_back = solve(moments, weights, codec, 0).output_error;
     const double descended = solve(moments, weights, codec, 4).output_error;
     EXPECT_LT(fed_back, 0.9 * rounded) << spec;
-    EXPECT_LT(descended, 0.98 * fed_back) << spec;
+    EXPECT_LT(descended, 0.99 * fed_back) << spec;
   }
 }
 
