@@ -129,7 +129,7 @@ Result<int> run_compare(Arguments& arguments) {
   print_placement(*sides.b);
   const std::optional<Error> missed = missed_limit(checks);
   if (!missed) return 0;
-  print_error(*missed, false);
+  print_error(*missed, ErrorStyle::text);
   return static_cast<int>(missed->code);
 }
 

@@ -149,7 +149,7 @@ Result<int> run_eval(Arguments& arguments) {
   }
   print_placement(*opened.session);
   if (!missed) return 0;
-  print_error(*missed, false);
+  print_error(*missed, ErrorStyle::text);
   return static_cast<int>(missed->code);
 }
 

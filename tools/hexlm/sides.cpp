@@ -16,7 +16,8 @@ Result<std::shared_ptr<const Model>> open_folder(const Arguments& arguments, con
 
 Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::shared_ptr<const Model>& model,
                                            const std::string& side) {
-  HEXLM_TRY(arguments.add_settings(model->settings(), model->folder() + "/config.json"));
+  HEXLM_TRY(
+      arguments.add_settings(model->settings(), model->folder() + "/config.json", ErrorCode::bad_input));
   const auto flag = [&](const std::string& name) {
     const std::string own = fmt::format("{}-{}", name, side);
     return arguments.has(own) ? own : name;
