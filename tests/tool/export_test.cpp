@@ -45,6 +45,9 @@ TEST_P(ExportQuality, StaysWithinItsBudget) {
   EXPECT_TRUE(json["seconds"].is_number());
   EXPECT_EQ(json["verification"]["verdict"], "pass");
   EXPECT_EQ(json["verification"]["tokens"], 64);
+  // 8 bits, whatever the language model has.
+  EXPECT_GT(json["verification"]["vision_relative_error"].get<double>(), 1e-4);
+  EXPECT_LE(json["verification"]["vision_relative_error"].get<double>(), 0.05);
   EXPECT_LE(perplexity_of(package), float_perplexity * (1 + GetParam().allowed_increase));
 
   const Json inspected = run_hexlm({"inspect", package, "--format", "json"}).json();
@@ -53,7 +56,7 @@ TEST_P(ExportQuality, StaysWithinItsBudget) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, ExportQuality,
-                         testing::Values(Quality{"w8g128", 8, 8.6, 0.001}, Quality{"w4g64", 4.2, 5.5, 0.05}),
+                         testing::Values(Quality{"w8g128", 8, 8.6, 0.001}, Quality{"w4g64", 4.2, 5.8, 0.05}),
                          [](const auto& info) { return std::string(info.param.codec); });
 
 TEST(Export, LosslessCodecsReproduceTheLogits) {
