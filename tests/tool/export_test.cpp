@@ -46,6 +46,9 @@ TEST_P(ExportQuality, StaysWithinItsBudget) {
   EXPECT_TRUE(json["seconds"].is_number());
   EXPECT_EQ(json["verification"]["verdict"], "pass");
   EXPECT_EQ(json["verification"]["tokens"], 64);
+  // 8 bits, whatever the language model has.
+  EXPECT_GT(json["verification"]["vision_relative_error"].get<double>(), 1e-4);
+  EXPECT_LE(json["verification"]["vision_relative_error"].get<double>(), 0.05);
   EXPECT_LE(perplexity_of(package), float_perplexity * (1 + GetParam().allowed_increase));
 
   const Json inspected = run_hexlm({"inspect", package, "--format", "json"}).json();
