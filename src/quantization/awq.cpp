@@ -11,7 +11,7 @@ namespace {
 
 constexpr int scale_steps = 20;
 constexpr int clip_steps = 10;
-constexpr int64_t sampled_rows = 512;
+constexpr int64_t sampled_rows = 256;
 constexpr int64_t block_rows = 32;
 
 void round_row(const float* row, int64_t columns, const Codec& codec, const RowGrids& grids, uint8_t* codes,

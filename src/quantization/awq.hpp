@@ -20,7 +20,7 @@ struct StackedRows {
 /// Activation-aware scaling (spec D.4): the factors s by which the columns of `linears` are multiplied (and
 /// their input divided) so that the outputs after rounding to nearest are closest to before. Tries s = E|x|^r
 /// and E|x|^r / mean|w|^(1−r) for r = 0, 1/20, … 19/20, normalised to √(max · min) = 1. The error is that of
-/// the linears' outputs over the calibration inputs, from at most 512 rows of each linear; the reference
+/// the linears' outputs over the calibration inputs, from at most 256 rows of each linear; the reference
 /// implementation looks at the whole block's output instead. All ones when nothing is better.
 std::vector<float> search_scales(std::span<const StackedRows> linears, const InputMoments& moments,
                                  ThreadPool& pool);

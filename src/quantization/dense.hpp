@@ -15,8 +15,9 @@ struct DenseKernels {
   /// c [m, n] += a [m, k] · b [k, n], with the distances between rows.
   void (*multiply_add)(const float* a, int64_t a_stride, const float* b, int64_t b_stride, float* c,
                        int64_t c_stride, int64_t m, int64_t k, int64_t n);
-  /// U, upper triangular, with h⁻¹ = Uᵀ U. False when `h` [n, n] is not positive definite (numerically).
-  bool (*factor_inverse)(const double* h, int64_t n, float* u);
+  /// U, upper triangular, with h⁻¹ = Uᵀ U. False when `h` [n, n] is not positive definite (numerically). h is
+  /// overwritten.
+  bool (*factor_inverse)(double* h, int64_t n, float* u);
   /// w [rows, n] += w · d · a⁻¹ for symmetric a: false when `a` is not positive definite. a and d are
   /// overwritten.
   bool (*add_correction)(double* a, double* d, int64_t n, float* w, int64_t rows);

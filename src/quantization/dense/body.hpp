@@ -38,11 +38,13 @@ void multiply_add(const float* a, int64_t a_stride, const float* b, int64_t b_st
   FloatView(c, m, n, Stride(c_stride)).noalias() += left * right;
 }
 
-bool factor_inverse(const double* h, int64_t n, float* u) {
+bool factor_inverse(double* h, int64_t n, float* u) {
   // With rows and columns reversed, J h J = L Lᵀ; R = J L J is upper triangular and h = R Rᵀ, so U = R⁻¹.
-  DoubleMatrix lower(n, n);
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t j = 0; j <= i; ++j) lower(i, j) = h[(n - 1 - i) * n + (n - 1 - j)];
+  DoubleView lower(h, n, n);
+  for (int64_t i = 0, j = n * n - 1; i < j; ++i, --j) {
+    const double first = h[i];
+    h[i] = h[j];
+    h[j] = first;
   }
   const Eigen::LLT<Eigen::Ref<DoubleMatrix>> factor(lower);
   if (factor.info() != Eigen::Success) return false;
