@@ -272,7 +272,7 @@ const Flag* Verb::find_flag(std::string_view flag_name) const {
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(), tokenize_verb(),
                                         perplexity_verb(), inspect_verb(), synth_verb(),  bench_verb(),
-                                        eval_verb(),       compare_verb(), version_verb()};
+                                        eval_verb(),       compare_verb(), bisect_verb(), version_verb()};
   return all;
 }
 

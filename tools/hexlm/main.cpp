@@ -34,6 +34,7 @@ constexpr Handler handlers[] = {{"export", run_export},
                                 {"bench", run_bench},
                                 {"eval", run_eval},
                                 {"compare", run_compare},
+                                {"bisect", run_bisect},
                                 {"version", run_version}};
 
 /// Whether errors are to be JSON, known even when the rest of the command line can't be parsed.
