@@ -40,13 +40,15 @@ function(hexlm_add_layer name)
   endif()
 endfunction()
 
-# The kernel layer picks one folder of vector kernels for the target processor; each file of src/kernels/x86
-# is compiled for the instruction set that its name begins with.
+# The kernel layer picks one folder of vector kernels for the target processor; each file of it is
+# compiled for the instruction set that its name begins with.
 function(hexlm_add_kernel_layer)
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/*.cpp
        ${CMAKE_SOURCE_DIR}/src/kernels/reference/*.cpp)
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     file(GLOB vector CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/x86/*.cpp)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+    file(GLOB vector CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/arm/*.cpp)
   else()
     file(GLOB vector CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/kernels/portable/*.cpp)
   endif()
@@ -58,6 +60,12 @@ function(hexlm_add_kernel_layer)
       set_source_files_properties(
         ${source} PROPERTIES COMPILE_OPTIONS
                              "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni;-mavx2;-mfma;-mf16c")
+    elseif(file MATCHES "^neon_")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-march=armv8-a")
+    elseif(file MATCHES "^dotprod_")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod")
+    elseif(file MATCHES "^i8mm_")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod+i8mm")
     endif()
   endforeach()
   if(sources OR vector)

@@ -25,6 +25,7 @@ struct PlanOptions {
   Precision precision = Precision::normal;
   int64_t max_tokens = 512;  ///< largest T of one run
   int64_t max_rows = 512;    ///< largest R of one run
+  int64_t max_patches = 0;   ///< largest V of one run; 0: max_tokens, what a text graph can show
   int64_t context = 4096;    ///< tokens the state can hold
 };
 

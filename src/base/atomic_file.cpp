@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
 #include "base/file_descriptor.hpp"
+#include "base/stale_files.hpp"
 #include "base/text.hpp"
 
 namespace hexlm {
@@ -30,7 +32,6 @@ tl::unexpected<Error> write_failure(const std::string& path, std::string_view ac
               code == ErrorCode::limit ? "free disk space or write to another disk" : "");
 }
 
-/// The rename itself becomes durable with its folder. A file system that cannot sync folders still works.
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, std::string temporary, int descriptor)
@@ -71,6 +72,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     return fail(ErrorCode::usage,
                 fmt::format("{}: expected a regular file to write, got a special file", path));
   }
+  remove_stale_siblings(path);
   // A second writer of the same path in this process takes the next suffix instead of sharing the file.
   const std::string base = fmt::format("{}.tmp-{}", path, ::getpid());
   constexpr int attempts = 16;
@@ -78,7 +80,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
   for (int attempt = 0; attempt < attempts && reason == EEXIST; ++attempt) {
     std::string temporary = attempt == 0 ? base : fmt::format("{}-{}", base, attempt);
     const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor >= 0) return AtomicFile(path, std::move(temporary), descriptor);
+    if (descriptor >= 0) {
+      ::flock(descriptor, LOCK_EX | LOCK_NB);  // in use; best effort
+      return AtomicFile(path, std::move(temporary), descriptor);
+    }
     reason = errno;
   }
   return fail(write_error_code(reason), fmt::format("{}: cannot be created: {}", path, system_reason(reason)),

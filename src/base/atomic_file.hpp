@@ -7,11 +7,13 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/file_descriptor.hpp"
 
 namespace hexlm {
 
 /// Writes a file sequentially under `path` + ".tmp-PID", then `commit` fsyncs it and renames it to `path`.
-/// Without a commit the destructor removes the temporary file: nothing half-written is left.
+/// Without a commit the destructor removes the temporary file: nothing half-written is left. What a killed
+/// process left of the same path is removed first.
 /// Errors: limit when the disk is full, runtime for other failures; the message names file, bytes and cause.
 class AtomicFile {
  public:
@@ -36,10 +38,10 @@ class AtomicFile {
   uint64_t written_ = 0;
 };
 
-/// A folder built under a temporary sibling name and renamed to `path` by `commit`; removed otherwise. With
-/// `replace`, an existing folder at `path` is moved aside first and deleted only after the rename succeeded;
-/// only a folder that is empty or holds a file named `marker` is replaced, so that a mistyped path costs
-/// nothing.
+/// A folder built under a temporary sibling name and renamed to `path` by `commit`; removed otherwise, and
+/// after a kill by the next one of the same path. With `replace`, an existing folder at `path` is moved aside
+/// first and deleted only after the rename succeeded; only a folder that is empty or holds a file named
+/// `marker` is replaced, so that a mistyped path costs nothing.
 class AtomicFolder {
  public:
   /// Errors: usage when `path` exists and `replace` is false or the folder is not one to replace; limit or
@@ -60,6 +62,7 @@ class AtomicFolder {
   void discard();
   std::string path_;
   std::string temporary_;
+  FileDescriptor in_use_;
   bool replace_ = false;
 };
 

@@ -10,6 +10,7 @@
 #include "base/atomic_file.hpp"
 #include "base/file_descriptor.hpp"
 #include "base/log.hpp"
+#include "base/stale_files.hpp"
 
 namespace hexlm {
 namespace {
@@ -35,11 +36,15 @@ tl::unexpected<Error> rename_failure(const std::string& from, const std::string&
 }  // namespace
 
 AtomicFolder::AtomicFolder(std::string path, std::string temporary, bool replace)
-    : path_(std::move(path)), temporary_(std::move(temporary)), replace_(replace) {}
+    : path_(std::move(path)),
+      temporary_(std::move(temporary)),
+      in_use_(mark_in_use(temporary_)),
+      replace_(replace) {}
 
 AtomicFolder::AtomicFolder(AtomicFolder&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, std::string())),
+      in_use_(std::move(other.in_use_)),
       replace_(other.replace_) {}
 
 AtomicFolder& AtomicFolder::operator=(AtomicFolder&& other) noexcept {
@@ -47,6 +52,7 @@ AtomicFolder& AtomicFolder::operator=(AtomicFolder&& other) noexcept {
     discard();
     path_ = std::move(other.path_);
     temporary_ = std::exchange(other.temporary_, std::string());
+    in_use_ = std::move(other.in_use_);
     replace_ = other.replace_;
   }
   return *this;
@@ -83,6 +89,7 @@ Result<AtomicFolder> AtomicFolder::create(const std::string& path, bool replace,
                   "nothing was changed; choose another name or remove the folder yourself");
     }
   }
+  remove_stale_siblings(target);
   const std::string base = fmt::format("{}.tmp-{}", target, ::getpid());
   constexpr int attempts = 16;
   int reason = EEXIST;

@@ -1,10 +1,14 @@
 #include "base/progress.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <memory>
+#include <poll.h>
 #include <string>
 #include <unistd.h>
 
@@ -17,10 +21,16 @@ constexpr int interrupted_exit_code = 130;  // 128 + SIGINT, as shells report it
 constexpr int bar_width = 30;
 
 volatile std::sig_atomic_t interrupt_count = 0;
+/// A pipe that holds a byte while the program is interrupted: what waits for input waits for it as well,
+/// which a flag alone could not wake, whichever thread the signal comes to.
+std::array<int, 2> wake_pipe = {-1, -1};
 
 void on_interrupt(int) {
   if (interrupt_count != 0) ::_exit(interrupted_exit_code);
   interrupt_count = 1;
+  const int before = errno;
+  [[maybe_unused]] const ssize_t written = ::write(wake_pipe[1], "", 1);
+  errno = before;
 }
 
 /// What was last shown, so that a callback per tensor does not redraw an unchanged bar.
@@ -68,15 +78,35 @@ ProgressCallback terminal_progress(std::string title) {
 }
 
 void install_interrupt_handler() {
+  if (wake_pipe[0] < 0 && ::pipe2(wake_pipe.data(), O_CLOEXEC | O_NONBLOCK) != 0) wake_pipe = {-1, -1};
   struct sigaction action{};
   action.sa_handler = on_interrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
-  sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before{};
+    sigaction(signal, nullptr, &before);
+    // `nohup` stays what it is; that a script's background job ignores SIGINT does not.
+    if (signal != SIGHUP || before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
 }
 
 bool interrupted() { return interrupt_count != 0; }
 
-void clear_interrupt() { interrupt_count = 0; }
+bool wait_for_input(int descriptor) {
+  std::array<pollfd, 2> polled = {pollfd{descriptor, POLLIN, 0}, pollfd{wake_pipe[0], POLLIN, 0}};
+  while (!interrupted()) {
+    if (::poll(polled.data(), polled.size(), -1) < 0 && errno != EINTR) return !interrupted();
+    if (polled[0].revents != 0 && !interrupted()) return true;
+  }
+  return false;
+}
+
+void clear_interrupt() {
+  std::array<char, 16> bytes{};
+  while (::read(wake_pipe[0], bytes.data(), bytes.size()) > 0) {
+  }
+  interrupt_count = 0;
+}
 
 }  // namespace hexlm

@@ -14,10 +14,13 @@ using ProgressCallback = std::function<bool(const std::string& what, uint64_t do
 /// A callback that draws a bar when stderr is a terminal and else prints a line per 10 %.
 ProgressCallback terminal_progress(std::string title);
 
-/// True once after SIGINT when `install_interrupt_handler` was called; a second SIGINT ends the process
-/// (130).
+/// Makes SIGINT, SIGTERM and SIGHUP ask the program to stop: `interrupted()` is true from then on, so that
+/// what is half-written is removed on the way out. A second one ends the process at once (130).
 void install_interrupt_handler();
 bool interrupted();
+/// Waits until `descriptor` can be read, or is at its end. False when the program was interrupted, before or
+/// meanwhile.
+bool wait_for_input(int descriptor);
 /// Forgets an interrupt that was dealt with: a stopped answer does not end the chat.
 void clear_interrupt();
 

@@ -75,6 +75,13 @@ Status check(const Session& session, const BenchOptions& options) {
     return fail(ErrorCode::usage,
                 fmt::format("at least 1 repetition is needed, got {}", options.repetitions));
   }
+  const auto none = [](const std::vector<int64_t>& counts) {
+    return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; });
+  };
+  if (none(options.prompt_tokens) && none(options.generated_tokens)) {
+    return fail(ErrorCode::usage, "nothing to measure: no length to prefill and none to decode",
+                "give a length other than 0 with -p or -n");
+  }
   for (const int64_t depth : options.depths) {
     for (const auto* counts : {&options.prompt_tokens, &options.generated_tokens}) {
       for (const int64_t count : *counts) {
@@ -116,6 +123,26 @@ Result<BenchResult> bench(Session& session, const BenchOptions& options) {
   }
   session.reset();
   return result;
+}
+
+Result<BenchRow> bench_vision(VisionEncoder& encoder, int width, int height, int repetitions) {
+  if (repetitions < 1) {
+    return fail(ErrorCode::usage, fmt::format("at least 1 repetition is needed, got {}", repetitions));
+  }
+  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3) * width * height)};
+  std::mt19937 generator(1);
+  for (uint8_t& value : image.rgb) value = static_cast<uint8_t>(generator());
+  HEXLM_ASSIGN(const PreparedImage prepared, preprocess_image(image, encoder.preprocessor()));
+  BenchRow row;
+  row.name = fmt::format("vision{}x{}", width, height);
+  row.unit = "img/s";
+  for (int i = -1; i < repetitions; ++i) {
+    const auto start = Clock::now();
+    HEXLM_ASSIGN(const auto features, encoder.encode_prepared(prepared));
+    if (i >= 0) row.samples.push_back(1 / seconds_since(start));
+  }
+  summarize(row);
+  return row;
 }
 
 }  // namespace hexlm

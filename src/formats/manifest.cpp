@@ -2,11 +2,13 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <fmt/format.h>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/atomic_file.hpp"
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "formats/json.hpp"
@@ -18,12 +20,32 @@ namespace {
 
 constexpr const char* broken_hint = "export the package again";
 constexpr size_t checksum_digits = 16;
+constexpr const char* unsealed_digits = "0000000000000000";
+/// A manifest holds about 300 bytes a tensor and the source's configuration.
+constexpr uint64_t manifest_limit = uint64_t{256} << 20;
+
+/// The checksum of a manifest's text: its last 16 digits between quotes read as zeros.
+uint64_t text_checksum(std::string_view text, std::string_view digits) {
+  const size_t at = text.rfind(digits);
+  if (at == std::string_view::npos) return 0;
+  Hasher hasher;
+  hasher.update(std::as_bytes(std::span(text.substr(0, at))));
+  hasher.update(std::as_bytes(std::span(unsealed_digits, digits.size())));
+  hasher.update(std::as_bytes(std::span(text.substr(at + digits.size()))));
+  return hasher.digest();
+}
+
+bool is_plain_name(std::string_view name) {
+  return name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos && name != "." &&
+         name != "..";
+}
 
 /// Reads one manifest. A class for what every message needs: the file and the place within it.
 class ManifestReader {
  public:
   explicit ManifestReader(const std::string& origin) : origin_(origin) {}
-  Result<Manifest> read(const Json& root);
+  /// With `text`, its checksum is compared before its content is judged.
+  Result<Manifest> read(const Json& root, std::optional<std::string_view> text);
 
  private:
   tl::unexpected<Error> bad(std::string_view field, std::string_view what) const {
@@ -35,6 +57,8 @@ class ManifestReader {
   Result<uint64_t> natural(const Json& object, const char* key) const;
   Result<std::vector<int64_t>> shape(const Json& object) const;
   Result<uint64_t> checksum(const Json& object) const;
+  Status check_seal(const Json& root, std::string_view text) const;
+  Result<PackageFile> read_file_entry(const Json& object) const;
   Result<PackageTensor> read_tensor(const Json& object) const;
   Status check_tensor(const PackageTensor& tensor) const;
 
@@ -144,8 +168,7 @@ Result<PackageTensor> ManifestReader::read_tensor(const Json& object) const {
 Status ManifestReader::check_tensor(const PackageTensor& tensor) const {
   if (tensor.name.starts_with(padding_prefix))
     return bad("name", fmt::format("'{}' is reserved", tensor.name));
-  if (tensor.file.find_first_of("/\\") != std::string::npos || tensor.file.find('\0') != std::string::npos ||
-      !tensor.file.ends_with(".safetensors")) {
+  if (!is_plain_name(tensor.file) || !tensor.file.ends_with(".safetensors")) {
     return bad("file", fmt::format("expected the plain name of a .safetensors file, got '{}'", tensor.file));
   }
   if (!std::isfinite(tensor.relative_error) || tensor.relative_error < 0) {
@@ -172,10 +195,34 @@ Status ManifestReader::check_tensor(const PackageTensor& tensor) const {
   return {};
 }
 
-Result<Manifest> ManifestReader::read(const Json& root) {
-  static const std::array<std::string, 5> fields = {"format_version", "architecture", "configuration",
-                                                    "provenance", "tensors"};
+Status ManifestReader::check_seal(const Json& root, std::string_view text) const {
+  if (!root.contains("checksum")) return bad("checksum", "is missing");
+  HEXLM_ASSIGN(const uint64_t expected, checksum(root));
+  const uint64_t found = text_checksum(text, to_hex(expected));
+  if (found == expected) return {};
+  return bad("checksum", fmt::format("is {}, the file's bytes give {}: damaged or edited", to_hex(expected),
+                                     to_hex(found)));
+}
+
+Result<PackageFile> ManifestReader::read_file_entry(const Json& object) const {
+  static const std::array<std::string, 3> fields = {"name", "bytes", "checksum"};
+  HEXLM_TRY(check_keys(object, fields));
+  PackageFile file;
+  HEXLM_ASSIGN(file.name, text(object, "name"));
+  HEXLM_ASSIGN(file.bytes, natural(object, "bytes"));
+  HEXLM_ASSIGN(file.checksum, checksum(object));
+  if (!is_plain_name(file.name) || file.name == "manifest.json" || file.name == "config.json") {
+    return bad("name",
+               fmt::format("expected the plain name of a file that is not edited, got '{}'", file.name));
+  }
+  return file;
+}
+
+Result<Manifest> ManifestReader::read(const Json& root, std::optional<std::string_view> content) {
+  static const std::array<std::string, 7> fields = {
+      "format_version", "architecture", "configuration", "provenance", "files", "tensors", "checksum"};
   HEXLM_TRY(check_version(root));
+  if (content) HEXLM_TRY(check_seal(root, *content));
   HEXLM_TRY(check_keys(root, fields));
   Manifest manifest;
   manifest.format_version = root.at("format_version").get<int>();
@@ -186,15 +233,27 @@ Result<Manifest> ManifestReader::read(const Json& root) {
   }
   manifest.configuration = root.at("configuration");
   manifest.provenance = root.at("provenance");
+  for (const char* key : {"files", "tensors"}) {
+    if (!root.at(key).is_array())
+      return bad(key, fmt::format("expected an array, got {}", root.at(key).type_name()));
+  }
+  std::set<std::string, std::less<>> file_names;
+  for (size_t i = 0; i < root.at("files").size(); ++i) {
+    place_ = fmt::format("files[{}].", i);
+    HEXLM_ASSIGN(PackageFile file, read_file_entry(root.at("files")[i]));
+    if (!file_names.insert(file.name).second)
+      return bad("name", fmt::format("'{}' is listed twice", file.name));
+    manifest.files.push_back(std::move(file));
+  }
   const Json& tensors = root.at("tensors");
-  if (!tensors.is_array())
-    return bad("tensors", fmt::format("expected an array, got {}", tensors.type_name()));
   std::set<std::string> names;
   for (size_t i = 0; i < tensors.size(); ++i) {
     place_ = fmt::format("tensors[{}].", i);
     HEXLM_ASSIGN(PackageTensor tensor, read_tensor(tensors[i]));
     if (!names.insert(tensor.name).second)
       return bad("name", fmt::format("'{}' is listed twice", tensor.name));
+    if (!file_names.contains(tensor.file))
+      return bad("file", fmt::format("'{}' is not among the manifest's files", tensor.file));
     manifest.tensors.push_back(std::move(tensor));
   }
   return manifest;
@@ -208,6 +267,11 @@ nlohmann::ordered_json to_json(const Manifest& manifest) {
   root["architecture"] = manifest.architecture;
   root["configuration"] = manifest.configuration;
   root["provenance"] = manifest.provenance;
+  Json files = Json::array();
+  for (const PackageFile& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", to_hex(file.checksum)}});
+  }
+  root["files"] = std::move(files);
   Json tensors = Json::array();
   for (const PackageTensor& tensor : manifest.tensors) {
     Json entry;
@@ -224,9 +288,23 @@ nlohmann::ordered_json to_json(const Manifest& manifest) {
   return root;
 }
 
-Result<Manifest> parse_manifest(std::string_view text, const std::string& origin) {
+std::string seal_manifest(Json root) {
+  root.erase("checksum");
+  root["checksum"] = unsealed_digits;
+  std::string text = root.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const size_t at = text.rfind(unsealed_digits);
+  return text.replace(at, checksum_digits, to_hex(hash64(std::as_bytes(std::span(text)))));
+}
+
+Result<Manifest> parse_manifest(std::string_view text, const std::string& origin, bool verify) {
   HEXLM_ASSIGN(const Json root, parse_json(text, origin));
-  return ManifestReader(origin).read(root);
+  return ManifestReader(origin).read(root, verify ? std::optional(text) : std::nullopt);
+}
+
+Result<Manifest> read_manifest(const std::string& folder, bool verify) {
+  const std::string path = (std::filesystem::path(folder) / "manifest.json").string();
+  HEXLM_ASSIGN(const std::string text, read_file(path, manifest_limit));
+  return parse_manifest(text, path, verify);
 }
 
 std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor) {

@@ -20,8 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* manifest_name = "manifest.json";
-/// A manifest holds about 300 bytes a tensor and the source's configuration.
-constexpr uint64_t manifest_limit = uint64_t{256} << 20;
 constexpr const char* broken_hint = "copy or export the package again";
 
 tl::unexpected<Error> bad_tensor(const SafetensorsFile& file, std::string_view name, std::string_view what) {
@@ -69,43 +67,73 @@ bool Package::is_package(const std::string& folder) {
 }
 
 Result<std::shared_ptr<Package>> Package::open(const std::string& folder, bool verify, int threads) {
-  const std::string manifest_path = (fs::path(folder) / manifest_name).string();
-  HEXLM_ASSIGN(const std::string text, read_file(manifest_path, manifest_limit));
   std::shared_ptr<Package> package(new Package());
   package->folder_ = folder;
-  HEXLM_ASSIGN(package->manifest_, parse_manifest(text, manifest_path));
+  HEXLM_ASSIGN(package->manifest_, read_manifest(folder, verify));
+  if (verify) {
+    for (const PackageFile& file : package->manifest_.files) HEXLM_TRY(verify_file(folder, file));
+  }
+  HEXLM_TRY(package->open_files());
+  if (verify) HEXLM_TRY(package->verify_weights(threads));
+  package->verified_ = verify;
+  return package;
+}
 
+/// Every tensor of the manifest in its file as its codec asks, and nothing else there.
+Status Package::open_files() {
   std::map<std::string, std::set<std::string, std::less<>>, std::less<>> listed;
-  const std::vector<PackageTensor>& tensors = package->manifest_.tensors;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const PackageTensor& tensor = tensors[i];
-    if (package->files_.find(tensor.file) == package->files_.end()) {
-      HEXLM_ASSIGN(SafetensorsFile opened, SafetensorsFile::open((fs::path(folder) / tensor.file).string()));
-      package->files_.emplace(tensor.file, std::move(opened));
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    const PackageTensor& tensor = manifest_.tensors[i];
+    if (files_.find(tensor.file) == files_.end()) {
+      HEXLM_ASSIGN(SafetensorsFile opened, SafetensorsFile::open((fs::path(folder_) / tensor.file).string()));
+      files_.emplace(tensor.file, std::move(opened));
     }
-    const SafetensorsFile& file = package->files_.find(tensor.file)->second;
+    const SafetensorsFile& file = files_.find(tensor.file)->second;
     for (const TensorPlan& part : tensor_plans(tensor)) {
       HEXLM_TRY(check_part(file, part));
       if (!listed[tensor.file].insert(part.name).second) {
         return bad_tensor(file, part.name, "belongs to two weights of the manifest");
       }
     }
-    package->index_.emplace(tensor.name, i);
+    index_.emplace(tensor.name, i);
   }
-  for (const auto& [name, file] : package->files_) HEXLM_TRY(check_nothing_else(file, listed[name]));
-  if (verify) HEXLM_TRY(package->verify_all(threads));
-  return package;
+  for (const auto& [name, file] : files_) HEXLM_TRY(check_nothing_else(file, listed[name]));
+  return {};
+}
+
+/// What is in a tensor file beside the tensors: its header, and padding between them.
+Status Package::verify_frame(const PackageFile& listed) const {
+  const auto found = files_.find(listed.name);
+  if (found == files_.end()) return {};  // verify_file compared it whole
+  const SafetensorsFile& file = found->second;
+  const uint64_t checksum = hash64(file.header());
+  if (checksum != listed.checksum) {
+    return fail(ErrorCode::bad_input,
+                fmt::format("{}: header: the manifest has checksum {}, the file's bytes give {}: damaged",
+                            file.file().path(), to_hex(listed.checksum), to_hex(checksum)),
+                broken_hint);
+  }
+  for (const TensorView& tensor : file.tensors()) {
+    if (!tensor.name.starts_with(padding_prefix)) continue;
+    for (size_t i = 0; i < tensor.bytes.size(); ++i) {
+      if (tensor.bytes[i] == std::byte{0}) continue;
+      return bad_tensor(
+          file, tensor.name,
+          fmt::format("byte {} is {}, padding is 0: damaged", i, to_integer<int>(tensor.bytes[i])));
+    }
+  }
+  return {};
 }
 
 /// Reports the first tensor of the manifest that differs, whatever order the threads came to them.
-Status Package::verify_all(int threads) const {
+Status Package::verify_some(const std::vector<size_t>& tensors, int threads) const {
   ThreadPool pool(threads);
   std::mutex mutex;
   std::optional<std::pair<int64_t, Error>> first;
-  const auto count = static_cast<int64_t>(manifest_.tensors.size());
+  const auto count = static_cast<int64_t>(tensors.size());
   pool.run(count, 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t i = begin; i < end; ++i) {
-      Status status = verify(manifest_.tensors[static_cast<size_t>(i)]);
+      Status status = verify(manifest_.tensors[tensors[static_cast<size_t>(i)]]);
       if (status) continue;
       const std::lock_guard lock(mutex);
       if (!first || i < first->first) first.emplace(i, std::move(status).error());
@@ -113,6 +141,24 @@ Status Package::verify_all(int threads) const {
   });
   if (first) return tl::unexpected<Error>(std::move(first->second));
   return {};
+}
+
+/// All that is read without an image; the vision tensors are compared when they are first used.
+Status Package::verify_weights(int threads) const {
+  for (const PackageFile& file : manifest_.files) HEXLM_TRY(verify_frame(file));
+  std::vector<size_t> now;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    if (manifest_.tensors[i].file != vision_file) now.push_back(i);
+  }
+  return verify_some(now, threads);
+}
+
+Status Package::verify_tensors(std::string_view file, int threads) const {
+  std::vector<size_t> tensors;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    if (manifest_.tensors[i].file == file) tensors.push_back(i);
+  }
+  return verify_some(tensors, threads);
 }
 
 Status Package::verify(const PackageTensor& tensor) const {

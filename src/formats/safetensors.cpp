@@ -10,6 +10,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   HEXLM_ASSIGN(MappedFile mapped, MappedFile::open(path));
   HEXLM_ASSIGN(SafetensorsContent content, parse_safetensors(mapped.bytes(), path));
   SafetensorsFile file;
+  file.header_bytes_ = content.header_bytes;
   file.file_ = std::make_shared<MappedFile>(std::move(mapped));
   file.tensors_ = std::move(content.tensors);
   file.metadata_ = std::move(content.metadata);

@@ -28,10 +28,13 @@ class SafetensorsFile {
   const TensorView* find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const MappedFile& file() const { return *file_; }
+  /// Length field and JSON: everything before the tensors' bytes.
+  std::span<const std::byte> header() const { return file_->bytes().first(header_bytes_); }
 
  private:
   SafetensorsFile() = default;
   std::shared_ptr<MappedFile> file_;
+  size_t header_bytes_ = 0;
   std::vector<TensorView> tensors_;
   std::map<std::string, size_t, std::less<>> index_;
   std::map<std::string, std::string> metadata_;
@@ -76,6 +79,10 @@ class SafetensorsWriter {
   Status write(std::span<const std::byte> bytes);
   /// Errors with runtime when bytes are missing; then fsyncs and renames.
   Status commit();
+  /// XXH3-64 of the header.
+  uint64_t header_checksum() const { return header_checksum_; }
+  /// Of the whole file, padding included.
+  uint64_t file_bytes() const { return file_bytes_; }
 
  private:
   explicit SafetensorsWriter(AtomicFile file) : file_(std::move(file)) {}
@@ -85,6 +92,8 @@ class SafetensorsWriter {
   std::vector<std::string> names_;  // of each tensor, for messages
   std::vector<uint64_t> sizes_;     // of each tensor
   std::vector<uint64_t> padding_;   // after each tensor
+  uint64_t header_checksum_ = 0;
+  uint64_t file_bytes_ = 0;
   size_t current_ = 0;
   uint64_t written_ = 0;
 };

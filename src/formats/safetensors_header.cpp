@@ -196,6 +196,10 @@ Result<SafetensorsContent> HeaderReader::read(std::string_view header) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (const auto error = parser.parse(header.data(), header.size()).get(root); error != simdjson::SUCCESS) {
+    if (error == simdjson::MEMALLOC) {
+      return fail(ErrorCode::limit, fmt::format("{}: memory ran out while the header was read", origin_),
+                  "free memory");
+    }
     return bad(fmt::format("the header is not valid JSON: {}", simdjson::error_message(error)));
   }
   simdjson::dom::object object;
@@ -259,7 +263,11 @@ Result<SafetensorsContent> parse_safetensors(std::span<const std::byte> file, co
                            file.size() - length_bytes));
   }
   if (text[length_bytes] != '{') return bad("the header is not a JSON object");
-  return HeaderReader(origin, file.subspan(length_bytes + length)).read(text.substr(length_bytes, length));
+  HEXLM_ASSIGN(
+      SafetensorsContent content,
+      HeaderReader(origin, file.subspan(length_bytes + length)).read(text.substr(length_bytes, length)));
+  content.header_bytes = length_bytes + static_cast<size_t>(length);
+  return content;
 }
 
 }  // namespace hexlm

@@ -19,6 +19,7 @@ inline constexpr std::string_view safetensors_metadata_key = "__metadata__";
 struct SafetensorsContent {
   std::vector<TensorView> tensors;  ///< in data order; views into the file's bytes
   std::map<std::string, std::string> metadata;
+  size_t header_bytes = 0;  ///< length field and JSON
 };
 
 /// Checks a whole safetensors file, as described at SafetensorsFile. `origin` names it in messages.

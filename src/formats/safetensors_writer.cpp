@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "base/text.hpp"
 #include "formats/json.hpp"
 #include "formats/safetensors.hpp"
@@ -37,6 +38,7 @@ class Layout {
   /// Length field and header, filled with spaces so that the data starts aligned.
   std::string header(const std::map<std::string, std::string>& metadata) const;
   std::vector<uint64_t> sizes;
+  uint64_t data_bytes() const { return position_; }
 
  private:
   Status append(std::string_view name, DType dtype, std::span<const int64_t> shape, uint64_t bytes);
@@ -155,6 +157,8 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string& path,
   writer.names_ = std::move(names);
   writer.sizes_ = std::move(layout.sizes);
   writer.padding_ = std::move(padding);
+  writer.header_checksum_ = hash64(std::as_bytes(std::span(header)));
+  writer.file_bytes_ = header.size() + layout.data_bytes();
   HEXLM_TRY(writer.file_.write(header));
   HEXLM_TRY(writer.finish_complete_tensors());
   return writer;

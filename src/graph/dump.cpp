@@ -55,6 +55,14 @@ struct AttributesOf {
                        op.intermediate, op.normalize);
   }
   std::string operator()(const op::GatherRows&) const { return {}; }
+  std::string operator()(const op::ReplaceRows&) const { return {}; }
+  std::string operator()(const op::AddRows&) const { return {}; }
+  std::string operator()(const op::LayerNorm& op) const { return fmt::format("epsilon={}", op.epsilon); }
+  std::string operator()(const op::Gelu& op) const { return fmt::format("kind={}", to_string(op.kind)); }
+  std::string operator()(const op::InterpolateRows&) const { return {}; }
+  std::string operator()(const op::PatchAttention& op) const {
+    return fmt::format("heads={} head_dim={} scale={}", op.heads, op.head_dim, op.scale);
+  }
 };
 
 std::string value_text(const Value& value) {

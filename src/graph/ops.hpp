@@ -16,7 +16,8 @@ namespace hexlm::op {
 /// (ids i32 [T]) {table [vocabulary, H]} -> [T, H]
 struct Embedding {};
 
-/// (x [..., I]) {weight [O, I]; optional bias [O]} -> [..., O]: y = x Wᵀ + b
+/// (x [..., I]) {weight [O, I]; optional bias [O]} -> [..., O]: y = x Wᵀ + b. A weight of more dimensions,
+/// [O, …], counts as the matrix with its elements (spec B.2: a convolution whose kernel is its stride).
 struct Linear {};
 
 /// (x [..., D]) {weight [D]} -> [..., D]: y = x · rsqrt(mean(x²) + epsilon) · (weight + weight_offset).
@@ -97,13 +98,54 @@ struct MixtureOfExperts {
 /// (x [T, H], rows i32 [R]) -> [R, H]: row i of the output is row rows[i] of x.
 struct GatherRows {};
 
+/// (x [T, H], source [V, H], index i32 [T]) -> [T, H]: row t is row index[t] of `source`, or of x where
+/// index[t] is −1: image features among the embeddings of text (spec B.4).
+struct ReplaceRows {};
+/// As ReplaceRows, but the row of `source` is added to x's (spec B.3, "Deepstack").
+struct AddRows {};
+
+/// (x [..., D]) {weight [D], bias [D]} -> [..., D]: (x − mean(x)) · rsqrt(variance(x) + epsilon) · weight +
+/// bias
+struct LayerNorm {
+  float epsilon = 1e-6F;
+};
+
+/// (x) -> x · Φ(x), exactly or in one of its approximations (spec B.0).
+struct Gelu {
+  enum class Kind : uint8_t {
+    tanh,   ///< x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2
+    erf,    ///< x · (1 + erf(x / √2)) / 2
+    quick,  ///< x · sigmoid(1.702 x)
+  };
+  Kind kind = Kind::tanh;
+};
+
+/// (index i32 [K, N], weight [K, N]) {table [rows, C]} -> [N, C]: row n is Σ_k weight[k, n] ·
+/// table[index[k, n]] (spec B.2, the interpolated position embedding).
+struct InterpolateRows {};
+
+/// (qkv [N, 3 · heads · D], cosine [N, D/2], sine [N, D/2], ranges i32 [2, N]) -> [N, heads · D]: attention
+/// of patches. A row of qkv is all heads' queries, then keys, then values. Queries and keys are rotated: the
+/// pair (i, i + D/2) of row n by the angle with cosine[n, i] and sine[n, i]. Row n then attends, in both
+/// directions, to rows ranges[0, n] … ranges[1, n] − 1, itself among them (spec B.3).
+struct PatchAttention {
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  float scale = 1;
+};
+
 }  // namespace hexlm::op
 
 namespace hexlm {
 
-using Op = std::variant<op::Embedding, op::Linear, op::RmsNorm, op::GatedRmsNorm, op::Reshape, op::Slice,
-                        op::Rope, op::Attention, op::Add, op::SiluMultiply, op::SigmoidMultiply,
-                        op::CausalConvolution, op::GatedDeltaNet, op::MixtureOfExperts, op::GatherRows>;
+using Op =
+    std::variant<op::Embedding, op::Linear, op::RmsNorm, op::GatedRmsNorm, op::Reshape, op::Slice, op::Rope,
+                 op::Attention, op::Add, op::SiluMultiply, op::SigmoidMultiply, op::CausalConvolution,
+                 op::GatedDeltaNet, op::MixtureOfExperts, op::GatherRows, op::ReplaceRows, op::AddRows,
+                 op::LayerNorm, op::Gelu, op::InterpolateRows, op::PatchAttention>;
+
+/// "tanh", "erf", "quick"
+std::string_view to_string(op::Gelu::Kind kind);
 
 /// "linear", "rms_norm", "gated_delta_net", …
 std::string_view op_name(const Op& op);

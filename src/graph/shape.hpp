@@ -11,7 +11,7 @@ enum class Symbol : uint8_t {
   none,
   tokens,   ///< T: tokens of this step
   rows,     ///< R: rows whose logits are wanted
-  patches,  ///< V: image patches of this step
+  patches,  ///< V: merged image cells of this step, each a token of the language model
 };
 
 /// One dimension: `value`, or `value` times the symbol.

@@ -61,11 +61,10 @@ class ShapeRules {
 
   Shape operator()(const op::Linear&) {
     if (!arity(1, 1, 2, false) || !input_rank(0, DType::f32, 1) || !last_is_constant(0) ||
-        !parameter_rank(0, 2)) {
+        !matrix(0, last(0))) {
       return {};
     }
     const int64_t outputs = operands_.parameters[0]->shape[0];
-    if (!parameter(0, {outputs, last(0)})) return {};
     if (operands_.parameters.size() == 2 && !parameter(1, {outputs})) return {};
     return with_last(0, outputs);
   }
@@ -205,6 +204,48 @@ class ShapeRules {
     return {input(1).shape[0], input(0).shape[1]};
   }
 
+  Shape operator()(const op::ReplaceRows&) { return rows_by_index(); }
+  Shape operator()(const op::AddRows&) { return rows_by_index(); }
+
+  Shape operator()(const op::LayerNorm& op) {
+    if (!arity(1, 2, 2, false) || !input_rank(0, DType::f32, 1) || !last_is_constant(0)) return {};
+    if (!positive("epsilon", op.epsilon) || !parameter(0, {last(0)}) || !parameter(1, {last(0)})) return {};
+    return input(0).shape;
+  }
+
+  Shape operator()(const op::Gelu&) {
+    if (!arity(1, 0, 0, false) || !input_rank(0, DType::f32, 1)) return {};
+    return input(0).shape;
+  }
+
+  Shape operator()(const op::InterpolateRows&) {
+    if (!arity(2, 1, 1, false) || !input_rank(0, DType::i32, 2) || !parameter_rank(0, 2)) return {};
+    const Shape& index = input(0).shape;
+    if (!require(index.size() == 2 && index[0].symbol == Symbol::none,
+                 "input 0 '{}': expected I32 [taps, rows], got {}", input(0).name, describe(input(0)))) {
+      return {};
+    }
+    if (!input_is(1, DType::f32, index)) return {};
+    return {index[1], dim(operands_.parameters[0]->shape[1])};
+  }
+
+  Shape operator()(const op::PatchAttention& op) {
+    if (!arity(4, 0, 0, false) || !input_shape_rank(0, 2)) return {};
+    if (!require(op.heads > 0 && op.head_dim > 0 && op.head_dim % 2 == 0,
+                 "expected heads > 0 and an even head_dim, got {} and {}", op.heads, op.head_dim) ||
+        !positive("scale", op.scale)) {
+      return {};
+    }
+    const Dim rows = input(0).shape[0];
+    const int64_t width = product(op.heads, op.head_dim);
+    const Shape angles = {rows, dim(op.head_dim / 2)};
+    if (!input_is(0, DType::f32, {rows, dim(product(3, width))}) || !input_is(1, DType::f32, angles) ||
+        !input_is(2, DType::f32, angles) || !input_is(3, DType::i32, {dim(2), rows})) {
+      return {};
+    }
+    return {rows, dim(width)};
+  }
+
  private:
   const Value& input(size_t i) const { return *operands_.inputs[i]; }
   int64_t last(size_t i) const { return input(i).shape.back().value; }
@@ -275,6 +316,17 @@ class ShapeRules {
                                               format_shape(shape), format_shape(parameter.shape));
   }
 
+  /// A parameter of at least two dimensions, the first its rows, the others together `columns`.
+  bool matrix(size_t i, int64_t columns) {
+    const std::vector<int64_t>& shape = operands_.parameters[i]->shape;
+    if (shape.size() < 2) return parameter_rank(i, 2);
+    if (shape.size() == 2) return parameter(i, {shape[0], columns});
+    int64_t elements = 1;
+    for (size_t d = 1; d < shape.size(); ++d) elements = product(elements, shape[d]);
+    return require(elements == columns, "parameter '{}': expected rows of {} elements, got {}",
+                   operands_.parameters[i]->name, columns, format_shape(shape));
+  }
+
   bool state_is(State::Kind kind, const std::vector<int64_t>& dims) {
     const State& state = *operands_.state;
     return (state.kind == kind && state.dims == dims) ||
@@ -284,6 +336,18 @@ class ShapeRules {
 
   bool positive(const char* attribute, float value) {
     return (std::isfinite(value) && value > 0) || reject("expected a positive {}, got {}", attribute, value);
+  }
+
+  Shape rows_by_index() {
+    if (!arity(3, 0, 0, false) || !input_shape_rank(0, 2) || !input_shape_rank(1, 2) ||
+        !last_is_constant(0)) {
+      return {};
+    }
+    if (!input_is(1, DType::f32, {input(1).shape[0], input(0).shape[1]}) ||
+        !input_is(2, DType::i32, {input(0).shape[0]})) {
+      return {};
+    }
+    return input(0).shape;
   }
 
   Shape elementwise_pair() {

@@ -86,6 +86,7 @@ struct Int8LinearArguments {
 
 /// Attention of `tokens` new queries over one key/value head's cache, which already holds their keys and
 /// values: query token t (t counts from 0 in this step) sees entries 0 … past + t.
+/// With `entries` set, every query sees entries 0 … entries − 1 instead: attention in both directions.
 struct AttentionArguments {
   const float* query = nullptr;  ///< first of `heads` query heads of token 0; [tokens][query_stride]
   int64_t query_stride = 0;
@@ -95,6 +96,7 @@ struct AttentionArguments {
   const void* values = nullptr;
   bool half_cache = false;  ///< fp16 instead of fp32
   int64_t past = 0;
+  int64_t entries = 0;  ///< 0: causal
   int64_t token_begin = 0;
   int64_t token_end = 0;
   float scale = 1;
@@ -143,6 +145,13 @@ struct KernelSet {
                    int64_t rows, int64_t dim, float epsilon, float weight_offset) = nullptr;
   void (*gated_rms_norm)(const float* x, const float* gate, const float* weight, float* y, int64_t rows,
                          int64_t dim, float epsilon) = nullptr;
+  /// rows × dim; y may be x.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, float* y, int64_t rows,
+                     int64_t dim, float epsilon) = nullptr;
+  /// x · Φ(x) as the tanh approximation, by the error function, and as x · sigmoid(1.702 x); y may be x.
+  void (*gelu_tanh)(const float* x, float* y, int64_t count) = nullptr;
+  void (*gelu_erf)(const float* x, float* y, int64_t count) = nullptr;
+  void (*gelu_quick)(const float* x, float* y, int64_t count) = nullptr;
   /// In place over `heads` heads of one token; cosine and sine have rotary_dim / 2 entries.
   void (*rope)(float* x, int64_t heads, int64_t head_dim, int64_t rotary_dim, const float* cosine,
                const float* sine) = nullptr;

@@ -14,7 +14,7 @@ struct Tolerance {
   std::string_view relative_to;  ///< what the magnitude is
 };
 
-inline constexpr std::array<Tolerance, 15> kernel_tolerances = {{
+inline constexpr std::array<Tolerance, 19> kernel_tolerances = {{
     {"dequantize_row", 0, "every set makes the same floats"},
     {"pack", 0, "every set makes the same bytes"},
     {"quantize_rows", 0, "every set makes the same int8 values, scales and sums"},
@@ -24,6 +24,10 @@ inline constexpr std::array<Tolerance, 15> kernel_tolerances = {{
     {"int8_linear", 4e-7, "the output's sum of |block result|, plus |bias|; vector sets equal each other"},
     {"rms_norm", 6e-7, "|output|"},
     {"gated_rms_norm", 1.2e-6, "|output|"},
+    {"layer_norm", 1e-6, "|normal·weight| + |bias|, where normal is at least 1"},
+    {"gelu_tanh", 6e-7, "|x|"},
+    {"gelu_erf", 4e-7, "|x|"},
+    {"gelu_quick", 6e-7, "|x|"},
     {"rope", 2e-7, "|x_i| + |x_i+R/2|"},
     {"silu_multiply", 6e-7, "|output|"},
     {"sigmoid_multiply", 5e-7, "|output|"},

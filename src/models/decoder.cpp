@@ -8,11 +8,18 @@ namespace hexlm {
 
 std::string layer_prefix(int64_t layer) { return fmt::format("layers.{}.", layer); }
 
-Decoder::Decoder(const TextConfig& config, const DecoderTraits& traits)
-    : config_(config), traits_(traits), rope_(make_rope(config.rope, config.head_dim)) {
+Decoder::Decoder(const ModelConfig& config, const DecoderTraits& traits)
+    : config_(config.text), traits_(traits), rope_(make_rope(config_.rope, config_.head_dim)) {
   ids_ = graph_.input("ids", DType::i32, {tokens_dim});
   positions_ = graph_.input("positions", DType::i32, {dim(3), tokens_dim});
   rows_ = graph_.input("rows", DType::i32, {rows_dim});
+  if (!config.vision) return;
+  const Shape features = {patches_dim, dim(config_.hidden_size)};
+  image_features_ = graph_.input("image_features", DType::f32, features);
+  image_index_ = graph_.input("image_index", DType::i32, {tokens_dim});
+  for (size_t level = 0; level < config.vision->deepstack_blocks.size(); ++level) {
+    deepstack_.push_back(graph_.input(fmt::format("deepstack.{}", level), DType::f32, features));
+  }
 }
 
 ValueId Decoder::linear(const std::string& name, ValueId x, int64_t outputs, bool bias, ParameterRole role) {
@@ -76,10 +83,16 @@ ValueId Decoder::mlp(int64_t layer, ValueId hidden) {
   return linear(prefix + "down_proj", product, config_.hidden_size, traits_.mlp_bias);
 }
 
-Result<Graph> Decoder::assemble(const Block& mixer, const Block& mlp) {
+ValueId Decoder::embed() {
   table_ = graph_.parameter("embed_tokens.weight", {config_.vocabulary_size, config_.hidden_size},
                             ParameterRole::embedding);
-  ValueId x = graph_.add("embed_tokens", op::Embedding{}, {ids_}, {table_});
+  const ValueId x = graph_.add("embed_tokens", op::Embedding{}, {ids_}, {table_});
+  if (!image_features_) return x;
+  return graph_.add("image_embeds", op::ReplaceRows{}, {x, *image_features_, image_index_});
+}
+
+Result<Graph> Decoder::assemble(const Block& mixer, const Block& mlp) {
+  ValueId x = embed();
   for (int64_t layer = 0; layer < config_.layers; ++layer) {
     const std::string prefix = layer_prefix(layer);
     graph_.mark_hidden(x);
@@ -87,6 +100,10 @@ Result<Graph> Decoder::assemble(const Block& mixer, const Block& mlp) {
     x = graph_.add(prefix + "mixer_residual", op::Add{}, {x, mixed});
     const ValueId transformed = mlp(layer, norm(prefix + "post_attention_layernorm", x));
     x = graph_.add(prefix + "mlp_residual", op::Add{}, {x, transformed});
+    if (static_cast<size_t>(layer) < deepstack_.size()) {
+      x = graph_.add(prefix + "deepstack", op::AddRows{},
+                     {x, deepstack_[static_cast<size_t>(layer)], image_index_});
+    }
   }
   x = norm("norm", x);
   graph_.mark_hidden(x);

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "graph/graph.hpp"
@@ -30,7 +32,7 @@ struct AttentionInputs {
 /// parameters of a node are named after it.
 class Decoder {
  public:
-  Decoder(const TextConfig& config, const DecoderTraits& traits);
+  Decoder(const ModelConfig& config, const DecoderTraits& traits);
 
   /// The block of a layer: from the normed hidden state [T, H] to what is added to the residual, [T, H].
   using Block = std::function<ValueId(int64_t layer, ValueId hidden)>;
@@ -57,6 +59,9 @@ class Decoder {
   GraphBuilder& graph() { return graph_; }
 
  private:
+  /// The embeddings, with the features of images in the places of their tokens.
+  ValueId embed();
+
   const TextConfig& config_;
   DecoderTraits traits_;
   op::Rope rope_;
@@ -64,6 +69,10 @@ class Decoder {
   ValueId ids_;
   ValueId positions_;
   ValueId rows_;
+  /// None in a model without vision.
+  std::optional<ValueId> image_features_;
+  ValueId image_index_;
+  std::vector<ValueId> deepstack_;
   ParameterId table_;
 };
 

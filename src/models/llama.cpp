@@ -13,7 +13,7 @@ Result<Graph> build_dense_decoder(const ModelConfig& config) {
                                 .output_bias = !qwen2 && text.attention_bias,
                                 .head_norms = text.model_type == "qwen3",
                                 .mlp_bias = text.mlp_bias};
-  Decoder decoder(text, traits);
+  Decoder decoder(config, traits);
   return decoder.assemble([&](int64_t layer, ValueId hidden) { return decoder.attention(layer, hidden); },
                           [&](int64_t layer, ValueId hidden) { return decoder.mlp(layer, hidden); });
 }

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "formats/json.hpp"
 #include "graph/graph.hpp"
+#include "models/vision_config.hpp"
 
 namespace hexlm {
 
@@ -71,9 +72,12 @@ struct TextConfig {
 struct ModelConfig {
   std::string model_type;  ///< top level, as written in config.json
   TextConfig text;
-  std::string dtype;  ///< dtype or torch_dtype, "" when absent
-  bool has_vision = false;
-  Json source;  ///< config.json whole
+  std::string dtype;        ///< dtype or torch_dtype, "" when absent
+  bool has_vision = false;  ///< config.json describes a vision tower
+  /// Set by `resolve_vision`: the text graph then takes image features, and a tower can be built.
+  std::optional<VisionConfig> vision;
+  std::vector<std::string> notes;  ///< what the file leaves open or contradicts itself in, and what was taken
+  Json source;                     ///< config.json whole
 };
 
 /// Reads a config.json. Errors: bad_input (a key missing or of the wrong type or range: names file, key,
@@ -81,8 +85,15 @@ struct ModelConfig {
 /// rope types or options that are not implemented (never silently ignored).
 Result<ModelConfig> parse_model_config(const Json& json, const std::string& origin);
 
-/// A checkpoint without `lm_head.weight` is tied whatever its config says (spec A.0).
+/// A checkpoint without `lm_head.weight` is tied whatever its config says (spec A.0); a note says so.
 void apply_checkpoint_facts(ModelConfig& config, bool has_lm_head);
+
+/// Reads `vision_config` into `config.vision` when the model has one and its weights are there; without
+/// weights (a text-only export) the model is text only and `has_vision` becomes false. Errors: bad_input and
+/// unsupported as parse_model_config.
+Status resolve_vision(ModelConfig& config, bool has_tower_weights, const std::string& origin);
+/// The weight by which a checkpoint or package shows that it holds a vision tower.
+inline constexpr const char* tower_weight = "visual.patch_embed.proj.weight";
 
 /// `model_type`s with a definition.
 std::vector<std::string> supported_model_types();
@@ -91,8 +102,21 @@ std::vector<std::string> supported_model_types();
 /// uses.
 op::Rope make_rope(const RopeConfig& config, int64_t head_dim);
 
-/// The decoder's graph. Inputs: ids i32 [T]; positions i32 [3, T]; rows i32 [R]. Output: logits [R,
-/// vocabulary]. One definition per family, one file each (llama.cpp holds what llama, qwen2 and qwen3 share).
+/// The decoder's graph. Inputs: ids i32 [T]; positions i32 [3, T]; rows i32 [R]; with `config.vision` also
+/// image_features [V, H], image_index i32 [T] (the row of image_features that a token shows, −1 for text) and
+/// deepstack.0, deepstack.1, … [V, H]. Output: logits [R, vocabulary]. One definition per family, one file
+/// each (llama.cpp holds what llama, qwen2 and qwen3 share).
 Result<Graph> build_text_graph(const ModelConfig& config);
+
+/// The vision tower's graph, for any number of images. V counts merged cells (tokens of the language model);
+/// patch rows come m² = merge_size² a cell, as `preprocess_image` lists them. Inputs, by name:
+///   pixel_values [m²V, patch_elements]
+///   cosine, sine [m²V, head_dim / 2]: of patch_rotary, in the order in which blocks see the patches
+///   frame_ranges i32 [2, m²V]: first patch and end of each patch's attention segment
+/// with a position table: tap_index i32 [4, m²V], tap_weight [4, m²V] of position_taps
+/// with windows: window_ranges i32 [2, m²V]; window_cells, cell_positions i32 [V] of window_order
+/// Outputs: features [V, output_size], then one of that shape for each deepstack block. Errors: runtime when
+/// `config.vision` is not set.
+Result<Graph> build_vision_graph(const ModelConfig& config);
 
 }  // namespace hexlm

@@ -70,10 +70,10 @@ ValueId delta_net(Decoder& decoder, int64_t layer, ValueId hidden) {
 /// zero-centred (spec A.1).
 Result<Graph> build_qwen3_5(const ModelConfig& config) {
   const TextConfig& text = config.text;
-  Decoder decoder(text, {.projection_bias = text.attention_bias,
-                         .output_bias = text.attention_bias,
-                         .head_norms = true,
-                         .norm_offset = 1});
+  Decoder decoder(config, {.projection_bias = text.attention_bias,
+                           .output_bias = text.attention_bias,
+                           .head_norms = true,
+                           .norm_offset = 1});
   return decoder.assemble(
       [&](int64_t layer, ValueId hidden) {
         return text.layer_types[static_cast<size_t>(layer)] == LayerType::linear_attention

@@ -45,7 +45,8 @@ ValueId experts(Decoder& decoder, int64_t layer, ValueId hidden) {
 Result<Graph> build_qwen3_moe(const ModelConfig& config) {
   const TextConfig& text = config.text;
   Decoder decoder(
-      text, {.projection_bias = text.attention_bias, .output_bias = text.attention_bias, .head_norms = true});
+      config,
+      {.projection_bias = text.attention_bias, .output_bias = text.attention_bias, .head_norms = true});
   return decoder.assemble([&](int64_t layer, ValueId hidden) { return decoder.attention(layer, hidden); },
                           [&](int64_t layer, ValueId hidden) {
                             return is_sparse(text, layer) ? experts(decoder, layer, hidden)

@@ -12,6 +12,44 @@ namespace hexlm {
 namespace {
 
 // Defaults are those of the configuration classes in transformers (spec A.0, A.1).
+constexpr VisionFamily qwen2_vl_tower = {.depth = 32,
+                                         .hidden_size = 1280,
+                                         .mlp_ratio = 4,
+                                         .output_size = 3584,
+                                         .patch_size = 14,
+                                         .activation = "quick_gelu",
+                                         .image_token = 151655,
+                                         .build = build_qwen2_vl_tower};
+constexpr VisionFamily qwen2_5_vl_tower = {.depth = 32,
+                                           .hidden_size = 1280,
+                                           .intermediate_size = 3420,
+                                           .output_size = 3584,
+                                           .patch_size = 14,
+                                           .activation = "silu",
+                                           .gated_mlp = true,
+                                           .window_size = 112,
+                                           .image_token = 151655,
+                                           .build = build_qwen2_5_vl_tower};
+constexpr VisionFamily qwen3_vl_tower = {.depth = 27,
+                                         .hidden_size = 1152,
+                                         .intermediate_size = 4304,
+                                         .output_size = 3584,
+                                         .patch_size = 16,
+                                         .activation = "gelu_pytorch_tanh",
+                                         .position_embeddings = 2304,
+                                         .deepstack = true,
+                                         .image_token = 151655,
+                                         .build = build_qwen3_vl_tower};
+constexpr VisionFamily qwen3_5_tower = {.depth = 27,
+                                        .hidden_size = 1152,
+                                        .intermediate_size = 4304,
+                                        .output_size = 3584,
+                                        .patch_size = 16,
+                                        .activation = "gelu_pytorch_tanh",
+                                        .position_embeddings = 2304,
+                                        .image_token = 248056,
+                                        .build = build_qwen3_vl_tower};
+
 constexpr std::array<ModelFamily, 9> families = {{
     {.model_type = "llama", .text_type = "llama", .build = build_dense_decoder},
     {.model_type = "qwen2", .text_type = "qwen2", .build = build_dense_decoder},
@@ -19,11 +57,13 @@ constexpr std::array<ModelFamily, 9> families = {{
      .text_type = "qwen2",
      .multimodal = true,
      .mrope = MropeLayout::chunked,
+     .vision = &qwen2_vl_tower,
      .build = build_dense_decoder},
     {.model_type = "qwen2_5_vl",
      .text_type = "qwen2",
      .multimodal = true,
      .mrope = MropeLayout::chunked,
+     .vision = &qwen2_5_vl_tower,
      .build = build_dense_decoder},
     {.model_type = "qwen3", .text_type = "qwen3", .head_dim = 128, .build = build_dense_decoder},
     {.model_type = "qwen3_vl",
@@ -32,6 +72,7 @@ constexpr std::array<ModelFamily, 9> families = {{
      .mrope = MropeLayout::interleaved,
      .mrope_section = {24, 20, 20},
      .head_dim = 128,
+     .vision = &qwen3_vl_tower,
      .build = build_dense_decoder},
     {.model_type = "qwen3_moe", .text_type = "qwen3_moe", .sparse = true, .build = build_qwen3_moe},
     {.model_type = "qwen3_5",
@@ -42,6 +83,7 @@ constexpr std::array<ModelFamily, 9> families = {{
      .head_dim = 256,
      .partial_rotary_factor = 0.25,
      .delta_net = true,
+     .vision = &qwen3_5_tower,
      .build = build_qwen3_5},
     {.model_type = "qwen3_5_text",
      .text_type = "qwen3_5_text",
@@ -88,6 +130,15 @@ Result<Graph> build_text_graph(const ModelConfig& config) {
                             config.text.layers, config.text.layer_types.size()));
   }
   return family->build(config);
+}
+
+Result<Graph> build_vision_graph(const ModelConfig& config) {
+  const ModelFamily* family = find_family(config.model_type);
+  if (family == nullptr || family->vision == nullptr || !config.vision) {
+    return fail(ErrorCode::runtime,
+                fmt::format("model_type '{}': expected a vision configuration, got none", config.model_type));
+  }
+  return family->vision->build(*config.vision);
 }
 
 }  // namespace hexlm

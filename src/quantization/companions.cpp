@@ -11,13 +11,10 @@
 namespace hexlm {
 namespace {
 
-constexpr std::array copied_files = {"tokenizer.json",
-                                     "tokenizer_config.json",
-                                     "special_tokens_map.json",
-                                     "chat_template.jinja",
-                                     "generation_config.json",
-                                     "preprocessor_config.json",
-                                     "video_preprocessor_config.json"};
+constexpr std::array copied_files = {"tokenizer.json",          "tokenizer_config.json",
+                                     "special_tokens_map.json", "chat_template.jinja",
+                                     "generation_config.json",  "preprocessor_config.json",
+                                     "processor_config.json",   "video_preprocessor_config.json"};
 constexpr const char* template_file = "chat_template.jinja";
 /// The largest tokenizer.json published so far has 33 MB.
 constexpr uint64_t companion_limit = uint64_t{256} << 20;
@@ -46,8 +43,15 @@ std::string template_in(const Json& json) {
   return {};
 }
 
+Status store(const std::string& package, const std::string& name, const std::string& content,
+             Companions& companions) {
+  HEXLM_TRY(write_file_atomically(package + "/" + name, content));
+  companions.files.push_back(package_file(name, content));
+  return {};
+}
+
 Status extract_chat_template(const std::string& checkpoint, const std::string& package,
-                             std::vector<CompanionFile>& files) {
+                             Companions& companions) {
   for (const char* name : {"chat_template.json", "tokenizer_config.json"}) {
     const std::string path = checkpoint + "/" + name;
     if (!is_there(path)) continue;
@@ -55,8 +59,9 @@ Status extract_chat_template(const std::string& checkpoint, const std::string& p
     HEXLM_ASSIGN(const Json json, parse_json(content, path));
     const std::string text = template_in(json);
     if (text.empty()) continue;
-    if (std::string_view(name) == "chat_template.json") files.push_back(companion(name, content));
-    return write_file_atomically(package + "/" + template_file, text);
+    if (std::string_view(name) == "chat_template.json")
+      companions.sources.push_back(companion(name, content));
+    return store(package, template_file, text, companions);
   }
   return {};
 }
@@ -69,18 +74,18 @@ Json number_or(const Json& generation, const char* key, const Json& fallback) {
 
 }  // namespace
 
-Result<std::vector<CompanionFile>> copy_companions(const std::string& checkpoint,
-                                                   const std::string& package) {
-  std::vector<CompanionFile> files;
+Result<Companions> copy_companions(const std::string& checkpoint, const std::string& package) {
+  Companions companions;
   for (const char* name : copied_files) {
     const std::string path = checkpoint + "/" + name;
     if (!is_there(path)) continue;
     HEXLM_ASSIGN(const std::string content, read_file(path, companion_limit));
-    HEXLM_TRY(write_file_atomically(package + "/" + name, content));
-    files.push_back(companion(name, content));
+    HEXLM_TRY(store(package, name, content, companions));
+    companions.sources.push_back(companion(name, content));
   }
-  if (!is_there(package + "/" + template_file)) HEXLM_TRY(extract_chat_template(checkpoint, package, files));
-  return files;
+  if (!is_there(package + "/" + template_file))
+    HEXLM_TRY(extract_chat_template(checkpoint, package, companions));
+  return companions;
 }
 
 Status write_runtime_defaults(const std::string& checkpoint, const std::string& package) {

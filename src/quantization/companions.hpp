@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "formats/package.hpp"
 
 namespace hexlm {
 
@@ -14,10 +15,16 @@ struct CompanionFile {
   uint64_t hash = 0;  ///< XXH3-64 of the whole file
 };
 
+/// What was copied: where it came from, and what lies in the package now.
+struct Companions {
+  std::vector<CompanionFile> sources;
+  std::vector<PackageFile> files;
+};
+
 /// Copies what a package takes over from its checkpoint as it is (tokenizer, chat template, generation and
 /// image settings) and writes chat_template.jinja where the template is only a string in another file. Absent
 /// files are skipped. Errors: bad_input for a file that is no JSON where it should be; what writing reports.
-Result<std::vector<CompanionFile>> copy_companions(const std::string& checkpoint, const std::string& package);
+Result<Companions> copy_companions(const std::string& checkpoint, const std::string& package);
 
 /// Writes the package's config.json: every run-time setting with its default, sampling as the checkpoint's
 /// generation_config.json has it.

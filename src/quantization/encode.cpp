@@ -57,8 +57,8 @@ int64_t store_float_row(const float* row, int64_t columns, const Codec& codec, s
 }
 
 std::optional<EncodeFault> encode_float_rows(const std::byte* source, DType dtype, int64_t rows,
-                                             int64_t columns, const Codec& codec, EncodedRows& encoded) {
-  const RowKernels& kernels = row_kernels();
+                                             int64_t columns, const Codec& codec, EncodedRows& encoded,
+                                             const RowKernels& kernels) {
   const auto source_row = static_cast<size_t>(columns) * element_bytes(dtype);
   const auto stored_row = static_cast<size_t>(codec.row_bytes(columns));
   const bool copy = dtype == stored_dtype(codec);
@@ -117,16 +117,15 @@ Error describe(const EncodeFault& fault, const Codec& codec, const std::string& 
 }
 
 std::optional<EncodeFault> encode_rows(const std::byte* source, DType dtype, int64_t rows, int64_t columns,
-                                       const Codec& codec, EncodedRows& encoded) {
+                                       const Codec& codec, EncodedRows& encoded, const RowKernels& kernels) {
   encoded.squared_error = 0;
   encoded.squared_norm = 0;
   encoded.data.resize(static_cast<size_t>(rows * codec.row_bytes(columns)));
   const auto groups = codec.is_float() ? 0 : codec.groups(columns);
   encoded.scales.resize(static_cast<size_t>(rows * groups));
   encoded.offsets.resize(codec.symmetric ? 0 : static_cast<size_t>(rows * groups));
-  if (codec.is_float()) return encode_float_rows(source, dtype, rows, columns, codec, encoded);
+  if (codec.is_float()) return encode_float_rows(source, dtype, rows, columns, codec, encoded, kernels);
 
-  const RowKernels& kernels = row_kernels();
   std::vector<float> row(static_cast<size_t>(columns));
   std::vector<uint8_t> codes(static_cast<size_t>(columns));
   RowTarget target;

@@ -8,6 +8,7 @@
 #include "base/dtype.hpp"
 #include "formats/codec.hpp"
 #include "quantization/quantizer.hpp"
+#include "quantization/row_kernels.hpp"
 
 namespace hexlm {
 
@@ -27,8 +28,10 @@ Error describe(const EncodeFault& fault, const Codec& codec, const std::string& 
                std::span<const int64_t> element);
 
 /// Encodes `rows` rows of `columns` stored elements (f32, f16 or bf16) in any codec; `encoded` is overwritten
-/// and its memory reused. A float codec of the source's own type copies the bytes.
+/// and its memory reused. A float codec of the source's own type copies the bytes. Every kernel set gives the
+/// same bytes.
 std::optional<EncodeFault> encode_rows(const std::byte* source, DType dtype, int64_t rows, int64_t columns,
-                                       const Codec& codec, EncodedRows& encoded);
+                                       const Codec& codec, EncodedRows& encoded,
+                                       const RowKernels& kernels = row_kernels());
 
 }  // namespace hexlm

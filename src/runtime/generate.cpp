@@ -95,9 +95,10 @@ Status check(const Session& session, std::span<const int32_t> prompt, const Gene
   return {};
 }
 
-/// Runs `tokens`; an interrupt is no error here but the end of the answer.
-Result<std::span<const float>> run(Session& session, std::span<const int32_t> tokens, Answer& answer) {
-  auto logits = session.forward_last(tokens);
+/// Runs `input` (tokens, or a Prompt); an interrupt is no error here but the end of the answer.
+template <class Input>
+Result<std::span<const float>> run(Session& session, const Input& input, Answer& answer) {
+  auto logits = session.forward_last(input);
   if (logits || logits.error().code != ErrorCode::interrupted) return logits;
   answer.end("interrupted");
   return std::span<const float>();
@@ -117,15 +118,15 @@ Status decode(Session& session, Sampler& sampler, std::span<const float> logits,
       answer.end("length");
       break;
     }
-    HEXLM_ASSIGN(logits, run(session, {&result.token_ids.back(), 1}, answer));
+    const std::span<const int32_t> last(&result.token_ids.back(), 1);
+    HEXLM_ASSIGN(logits, run(session, last, answer));
   }
   return {};
 }
 
-}  // namespace
-
-Result<GenerateResult> generate(Session& session, std::span<const int32_t> prompt,
-                                const GenerateOptions& options) {
+template <class Input>
+Result<GenerateResult> answer_to(Session& session, const Input& input, std::span<const int32_t> prompt,
+                                 const GenerateOptions& options) {
   HEXLM_TRY(check(session, prompt, options));
   HEXLM_ASSIGN(Sampler sampler, Sampler::create(options.sampling, session.model().usable_vocabulary()));
   sampler.observe_prompt(options.earlier_tokens);
@@ -135,7 +136,7 @@ Result<GenerateResult> generate(Session& session, std::span<const int32_t> promp
   result.prompt_tokens = static_cast<int64_t>(options.earlier_tokens.size() + prompt.size());
   Answer answer(session.model().tokenizer(), options, result);
   const auto prefill_start = Clock::now();
-  HEXLM_ASSIGN(const std::span<const float> logits, run(session, prompt, answer));
+  HEXLM_ASSIGN(const std::span<const float> logits, run(session, input, answer));
   result.prefill_s = seconds_since(prefill_start);
   const auto decode_start = Clock::now();
   if (options.max_new_tokens == 0 && !logits.empty()) {
@@ -146,6 +147,17 @@ Result<GenerateResult> generate(Session& session, std::span<const int32_t> promp
   answer.finish();
   result.decode_s = seconds_since(decode_start);
   return result;
+}
+
+}  // namespace
+
+Result<GenerateResult> generate(Session& session, std::span<const int32_t> prompt,
+                                const GenerateOptions& options) {
+  return answer_to(session, prompt, prompt, options);
+}
+
+Result<GenerateResult> generate(Session& session, const Prompt& prompt, const GenerateOptions& options) {
+  return answer_to(session, prompt, prompt.tokens, options);
 }
 
 }  // namespace hexlm

@@ -40,5 +40,7 @@ struct GenerateResult {
 /// context is an error with the counts; a full context during decode ends with "length".
 Result<GenerateResult> generate(Session& session, std::span<const int32_t> prompt,
                                 const GenerateOptions& options);
+/// As above for a prompt with images.
+Result<GenerateResult> generate(Session& session, const Prompt& prompt, const GenerateOptions& options);
 
 }  // namespace hexlm

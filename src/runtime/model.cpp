@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <mutex>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "formats/checkpoint_weights.hpp"
@@ -72,6 +73,25 @@ Status check_values(const Graph& graph, const WeightSource& weights, int threads
   });
   if (first) return tl::unexpected<Error>(std::move(first->second));
   return {};
+}
+
+uint64_t bytes_of(const Graph& graph, const WeightSource& weights) {
+  uint64_t bytes = 0;
+  for (const Parameter& parameter : graph.parameters()) {
+    const auto weight = weights.find(parameter.name);
+    if (weight) bytes += weight->stored_bytes();
+  }
+  return bytes;
+}
+
+int64_t elements_of(const Graph& graph) {
+  int64_t count = 0;
+  for (const Parameter& parameter : graph.parameters()) {
+    int64_t elements = 1;
+    for (const int64_t size : parameter.shape) elements *= size;
+    count += elements;
+  }
+  return count;
 }
 
 Status check_tokenizer(const Tokenizer& tokenizer, const ModelConfig& config, const std::string& path) {
@@ -150,9 +170,19 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& folder, cons
   model->settings_ = Json::object();
   HEXLM_TRY(Package::is_package(folder) ? model->open_package(options) : model->open_checkpoint());
   apply_checkpoint_facts(model->config_, model->weights_->contains("lm_head.weight"));
+  HEXLM_TRY(resolve_vision(model->config_, model->weights_->contains(tower_weight), folder));
+  // A package's export said them.
+  if (!model->is_package()) {
+    for (const std::string& text : model->config_.notes) log_info("note: " + text);
+  }
   HEXLM_ASSIGN(Graph graph, build_text_graph(model->config_));
   model->graph_ = std::make_shared<const Graph>(std::move(graph));
   HEXLM_TRY(check_shapes(*model->graph_, *model->weights_));
+  if (model->config_.vision) {
+    HEXLM_ASSIGN(Graph tower, build_vision_graph(model->config_));
+    model->vision_graph_ = std::make_shared<const Graph>(std::move(tower));
+    HEXLM_TRY(check_shapes(*model->vision_graph_, *model->weights_));
+  }
   HEXLM_TRY(model->open_text_files());
   // A package's checksums were compared when it was opened, and export refuses NaN.
   if (options.verify && !model->is_package()) {
@@ -161,23 +191,20 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& folder, cons
   return std::shared_ptr<const Model>(std::move(model));
 }
 
-uint64_t Model::weight_bytes() const {
-  uint64_t bytes = 0;
-  for (const Parameter& parameter : graph_->parameters()) {
-    const auto weight = weights_->find(parameter.name);
-    if (weight) bytes += weight->stored_bytes();
-  }
-  return bytes;
+Status Model::verify_vision(int threads) const {
+  if (vision_graph_ == nullptr) return {};
+  if (package_ != nullptr) return package_->verify_tensors(vision_file, threads);
+  return check_values(*vision_graph_, *weights_, threads);
+}
+
+uint64_t Model::weight_bytes() const { return bytes_of(*graph_, *weights_) + vision_weight_bytes(); }
+
+uint64_t Model::vision_weight_bytes() const {
+  return vision_graph_ == nullptr ? 0 : bytes_of(*vision_graph_, *weights_);
 }
 
 int64_t Model::parameter_count() const {
-  int64_t count = 0;
-  for (const Parameter& parameter : graph_->parameters()) {
-    int64_t elements = 1;
-    for (const int64_t size : parameter.shape) elements *= size;
-    count += elements;
-  }
-  return count;
+  return elements_of(*graph_) + (vision_graph_ == nullptr ? 0 : elements_of(*vision_graph_));
 }
 
 double Model::bits_per_weight() const {

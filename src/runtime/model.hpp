@@ -55,6 +55,8 @@ class Model {
   const Package* package() const { return package_.get(); }
   const ModelConfig& config() const { return config_; }
   std::shared_ptr<const Graph> graph() const { return graph_; }
+  /// The vision tower; nullptr for a model without one, or with its weights left out.
+  std::shared_ptr<const Graph> vision_graph() const { return vision_graph_; }
   std::shared_ptr<const WeightSource> weights() const { return weights_; }
   /// nullptr when the folder has no tokenizer.json (synthesized models): token ids still work.
   const Tokenizer* tokenizer() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -66,9 +68,13 @@ class Model {
   const GenerationDefaults& generation() const { return generation_; }
   /// The package's config.json (run-time defaults), or an empty object for a checkpoint.
   const Json& settings() const { return settings_; }
-  /// Stored bits of all weights over their elements.
+  /// Checks the weights of the vision tower, which `open` leaves alone so that a text-only run never reads
+  /// them: checksums of a package, NaN in a checkpoint. Errors: bad_input as `open`.
+  Status verify_vision(int threads) const;
+  /// Stored bits of all weights, the vision tower's among them, over their elements.
   double bits_per_weight() const;
   uint64_t weight_bytes() const;
+  uint64_t vision_weight_bytes() const;
   int64_t parameter_count() const;
   /// Ids that exist: min(vocabulary rows, tokenizer size); larger ids are never sampled (spec A.0).
   int64_t usable_vocabulary() const;
@@ -84,6 +90,7 @@ class Model {
   std::string folder_;
   ModelConfig config_;
   std::shared_ptr<const Graph> graph_;
+  std::shared_ptr<const Graph> vision_graph_;
   std::shared_ptr<const WeightSource> weights_;
   std::shared_ptr<const Package> package_;
   std::optional<Tokenizer> tokenizer_;

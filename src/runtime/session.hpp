@@ -10,6 +10,7 @@
 #include "backends/backend.hpp"
 #include "base/error.hpp"
 #include "runtime/model.hpp"
+#include "runtime/prompt.hpp"
 
 namespace hexlm {
 
@@ -53,13 +54,28 @@ class Session {
   /// outside the vocabulary; interrupted when the process was interrupted between chunks.
   Status forward(std::span<const int32_t> tokens, int64_t wanted, const LogitsCallback& callback,
                  Observer* observer = nullptr);
+  /// As above for tokens that stand for images. Positions continue where the sequence stands: an image takes
+  /// as many as its longer side has tokens. Errors: also bad_input when tokens and images don't match,
+  /// unsupported for images with a model that sees none.
+  Status forward(const Prompt& prompt, int64_t wanted, const LogitsCallback& callback,
+                 Observer* observer = nullptr);
   /// The last token's logits [vocabulary]; valid until the next call.
   Result<std::span<const float>> forward_last(std::span<const int32_t> tokens);
+  Result<std::span<const float>> forward_last(const Prompt& prompt);
 
  private:
   Session() = default;
   Status check_tokens(std::span<const int32_t> tokens) const;
-  Status step(std::span<const int32_t> tokens, int64_t rows, Observer* observer);
+  Status check_images(const Prompt& prompt) const;
+  /// What one forward pass appends: tokens and, when they show images, where those are.
+  struct Feed;
+  Status append(const Feed& feed, int64_t wanted, const LogitsCallback& callback, Observer* observer);
+  Status step(const Feed& feed, int64_t first, int64_t count, int64_t rows, Observer* observer);
+  void fill_positions(const Feed& feed, int64_t first, int64_t count);
+  /// Copies what the step shows of the images to its inputs; returns the number of rows.
+  int64_t fill_images(const Feed& feed, int64_t first, int64_t count);
+  /// What to add to a token's index to get its position, where the sequence stands.
+  int64_t rope_delta();
   std::shared_ptr<const Model> model_;
   SessionOptions options_;
   std::unique_ptr<Plan> plan_;
@@ -67,6 +83,16 @@ class Session {
   std::vector<float> logits_;
   std::vector<int32_t> positions_;
   std::vector<int32_t> rows_;
+  std::vector<int32_t> image_index_;
+  /// Rows of features, then of each deepstack level, for one step; empty until there are images.
+  std::vector<std::vector<float>> image_rows_;
+  std::vector<const void*> inputs_;
+  /// From `index` on, positions are `delta` above the index. Rising; dropped when the state is rewound below.
+  struct Delta {
+    int64_t index = 0;
+    int64_t delta = 0;
+  };
+  std::vector<Delta> deltas_;
   int64_t max_rows_ = 1;
 };
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <numeric>
 
-#include "double_executor.hpp"
+#include "backends/exact/double_executor.hpp"
 #include "support.hpp"
 
 namespace hexlm {
@@ -61,7 +61,8 @@ DoubleExecutor run_exactly(const ReferenceCase& reference, const std::vector<int
   SymbolValues symbols;
   symbols.tokens = symbols.rows = static_cast<int64_t>(tokens.size());
   DoubleExecutor exact(*reference.graph, *reference.weights);
-  exact.run(symbols, {{tokens.begin(), tokens.end()}, positions, rows});
+  const Status status = exact.run(symbols, {{tokens.begin(), tokens.end()}, positions, rows});
+  EXPECT_TRUE(status) << status.error().message;
   return exact;
 }
 

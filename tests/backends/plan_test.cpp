@@ -167,15 +167,15 @@ TEST_F(SmallPlan, VectorsMustBeFloat) {
 
 TEST_F(SmallPlan, SaysWhichNodeItCannotRun) {
   GraphBuilder g;
-  const ValueId patches = g.input("patches", DType::f32, {patches_dim, dim(4)});
-  g.output(g.add("double", op::Add{}, {patches, patches}));
+  const ValueId both = g.input("both", DType::f32, {tokens_dim, patches_dim, dim(4)});
+  g.output(g.add("double", op::Add{}, {both, both}));
   auto graph = std::move(g).build();
   ASSERT_TRUE(graph);
   graph_ = std::make_shared<const Graph>(std::move(*graph));
   const Error error = compile_error();
   EXPECT_EQ(error.code, ErrorCode::unsupported);
   EXPECT_THAT(error.message, HasSubstr("node double (add)"));
-  EXPECT_THAT(error.message, HasSubstr("sized by image patches"));
+  EXPECT_THAT(error.message, HasSubstr("more than one size that changes"));
   EXPECT_FALSE((*make_backend("cpu"))->supports(*graph_, graph_->nodes()[0]).ok);
 }
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "backends/cpu/storage.hpp"
-#include "double_executor.hpp"
+#include "backends/exact/double_executor.hpp"
 
 namespace hexlm {
 namespace {
@@ -69,8 +69,8 @@ TEST(RandomGraphs, PlansComputeWhatTheGraphSays) {
     ASSERT_NE(random.graph(), nullptr);
     StepData data(*random.graph(), 9, seed);
     DoubleExecutor exact(*random.graph(), *random.weights());
-    exact.run(data.symbols,
-              {StepData::doubles(data.ids), StepData::doubles(data.positions), StepData::doubles(data.rows)});
+    ASSERT_TRUE(exact.run(data.symbols, {StepData::doubles(data.ids), StepData::doubles(data.positions),
+                                         StepData::doubles(data.rows)}));
     PlanOptions options;
     options.precision = Precision::high;
     options.threads = seed % 2 == 0 ? 1 : 2;

@@ -64,6 +64,8 @@ ReferenceCase load_case(const std::string& name) {
     std::abort();
   }
   apply_checkpoint_facts(*config, (*weights)->contains("lm_head.weight"));
+  const Status vision = resolve_vision(*config, (*weights)->contains(tower_weight), folder);
+  EXPECT_TRUE(vision) << vision.error().message;
   auto graph = build_text_graph(*config);
   if (!graph) {
     ADD_FAILURE() << graph.error().message;
@@ -73,6 +75,7 @@ ReferenceCase load_case(const std::string& name) {
   loaded.weights = *weights;
   loaded.expected = std::move(*expected);
   loaded.graph = std::make_shared<const Graph>(std::move(*graph));
+  loaded.config = *config;
   loaded.vocabulary = config->text.vocabulary_size;
   return loaded;
 }

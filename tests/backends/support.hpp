@@ -16,6 +16,7 @@
 #include "formats/safetensors.hpp"
 #include "graph/graph.hpp"
 #include "kernels/kernels.hpp"
+#include "models/model_config.hpp"
 
 namespace hexlm {
 
@@ -41,6 +42,7 @@ struct ReferenceCase {
   std::shared_ptr<const CheckpointWeights> weights;
   std::optional<SafetensorsFile> expected;
   Json facts;
+  ModelConfig config;
   int64_t vocabulary = 0;
 
   std::vector<int32_t> tokens(const char* key) const;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -197,6 +199,42 @@ TEST(Progress, InterruptStopsTheJobAndASecondOneEndsTheProcess) {
         std::_Exit(2);
       },
       testing::ExitedWithCode(130), "");
+}
+
+TEST(Progress, EverySignalThatAsksToEndInterrupts) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    EXPECT_EXIT(
+        {
+          install_interrupt_handler();
+          std::raise(signal);
+          std::_Exit(interrupted() ? 0 : 1);
+        },
+        testing::ExitedWithCode(0), "");
+  }
+}
+
+[[noreturn]] void wait_for_input_and_exit() {
+  install_interrupt_handler();
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) std::_Exit(1);
+  std::raise(SIGINT);
+  if (wait_for_input(ends[0])) std::_Exit(2);
+  clear_interrupt();
+  std::thread late([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::raise(SIGTERM);  // this thread takes it, not the one that waits
+  });
+  if (wait_for_input(ends[0])) std::_Exit(3);
+  late.join();
+  clear_interrupt();
+  if (::write(ends[1], "x", 1) != 1 || !wait_for_input(ends[0])) std::_Exit(4);
+  ::close(ends[1]);
+  if (!wait_for_input(ends[0])) std::_Exit(5);  // the end is something to read
+  std::_Exit(0);
+}
+
+TEST(Progress, WaitingForInputEndsWithAnInterruptAndCanStartAgain) {
+  EXPECT_EXIT(wait_for_input_and_exit(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -5,11 +5,14 @@
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include "base/atomic_file.hpp"
 #include "base/mapped_file.hpp"
+#include "base/stale_files.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace hexlm {
@@ -197,6 +200,67 @@ TEST(AtomicFolder, AFolderThatAppearedMeanwhileIsKept) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(path));
   EXPECT_EQ(folder.entries(), 1U);
+}
+
+/// The number of a process that has ended.
+pid_t gone_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return child;
+}
+
+TEST(StaleFiles, OfKilledProcessesAreRemovedByTheNextWriter) {
+  const TemporaryFolder folder;
+  const std::string target = folder.file("package");
+  const std::string gone = std::to_string(gone_process());
+  const std::vector<std::string> stale = {target + ".tmp-" + gone, target + ".tmp-" + gone + "-1"};
+  const std::vector<std::string> kept = {target + ".tmp-1",  // always alive
+                                         target + ".tmp-" + std::to_string(::getpid()),
+                                         target + ".tmp-" + gone + "-x",
+                                         target + ".tmp-x",
+                                         target + ".old-" + gone,  // the only copy: the target is not there
+                                         folder.file("other.tmp-" + gone),
+                                         folder.file("package2.tmp-" + gone)};
+  for (const auto& names : {stale, kept}) {
+    for (const std::string& name : names) {
+      std::filesystem::create_directory(name);
+      write_test_file(name + "/weights.safetensors", "half");
+    }
+  }
+  const std::string link = target + ".tmp-" + gone + "-2";
+  std::filesystem::create_symlink(kept[0], link);
+  {
+    auto output = AtomicFolder::create(target, false, "marker");
+    ASSERT_TRUE(output) << output.error().message;
+    for (const std::string& name : stale) EXPECT_FALSE(std::filesystem::exists(name)) << name;
+    for (const std::string& name : kept)
+      EXPECT_TRUE(std::filesystem::exists(name + "/weights.safetensors")) << name;
+    EXPECT_TRUE(std::filesystem::is_symlink(link));
+    write_test_file(output->working_path() + "/marker", "");
+    ASSERT_TRUE(output->commit());
+  }
+  // With the target there, what was moved aside is garbage.
+  EXPECT_TRUE(AtomicFolder::create(target, true, "marker"));
+  EXPECT_FALSE(std::filesystem::exists(kept[4]));
+  EXPECT_TRUE(std::filesystem::exists(kept[0]));
+}
+
+TEST(StaleFiles, ThatAreMarkedStay) {
+  // As a writer in another container, whose process number means nothing here.
+  const TemporaryFolder folder;
+  const std::string target = folder.file("file");
+  const std::string stale = target + ".tmp-" + std::to_string(gone_process());
+  write_test_file(stale, "half");
+  {
+    const FileDescriptor mark = mark_in_use(stale);
+    ASSERT_TRUE(mark.valid());
+    EXPECT_TRUE(write_file_atomically(target, "new"));
+    EXPECT_TRUE(std::filesystem::exists(stale));
+  }
+  EXPECT_TRUE(write_file_atomically(target, "newer"));
+  EXPECT_FALSE(std::filesystem::exists(stale));
 }
 
 TEST(ReadFile, ReadsWholeFilesUpToTheLimit) {

@@ -45,6 +45,19 @@ TEST(Bench, ZeroStandsForNone) {
   EXPECT_EQ(result->rows[0].stddev, 0);
 }
 
+TEST(Bench, MeasuresTheVisionTower) {
+  const auto encoder = VisionEncoder::create(open_tiny_model(), {});
+  ASSERT_TRUE(encoder) << encoder.error().message;
+  const auto row = bench_vision(**encoder, 96, 64, 2);
+  ASSERT_TRUE(row) << row.error().message;
+  EXPECT_EQ(row->name, "vision96x64");
+  EXPECT_EQ(row->unit, "img/s");
+  EXPECT_EQ(row->samples.size(), 2U);
+  EXPECT_GT(row->mean, 0);
+  EXPECT_EQ(bench_vision(**encoder, 96, 64, 0).error().code, ErrorCode::usage);
+  EXPECT_EQ(bench_vision(**encoder, 1, 900, 1).error().code, ErrorCode::bad_input);
+}
+
 TEST(Bench, RefusesWhatDoesNotFit) {
   SessionOptions options = high_precision();
   options.context = 32;

@@ -40,6 +40,7 @@ class PackageTest : public testing::Test {
 
   void write_package(Manifest& manifest) {
     std::mt19937 random(7);
+    manifest.files.clear();
     for (const char* file : {"weights.safetensors", "vision.safetensors"}) {
       std::vector<TensorPlan> plan;
       std::vector<std::byte> bytes;
@@ -68,8 +69,9 @@ class PackageTest : public testing::Test {
         offset += size;
       }
       ASSERT_TRUE(writer->commit());
+      manifest.files.push_back({file, writer->file_bytes(), writer->header_checksum()});
     }
-    write_manifest(to_json(manifest).dump(1));
+    write_manifest(seal_manifest(to_json(manifest)));
   }
 
   void write_manifest(const std::string& text) const { write_test_file(folder_.file("manifest.json"), text); }
@@ -78,7 +80,7 @@ class PackageTest : public testing::Test {
   Error refusal_after(const std::function<void(Json&)>& change, bool verify = false) const {
     Json json = to_json(manifest_);
     change(json);
-    write_manifest(json.dump());
+    write_manifest(seal_manifest(std::move(json)));
     const auto package = Package::open(folder_.path(), verify, 2);
     EXPECT_FALSE(package);
     if (package) return {};
@@ -125,7 +127,7 @@ TEST_F(PackageTest, OpensAndFindsEveryWeight) {
 }
 
 TEST_F(PackageTest, ManifestRoundTrips) {
-  const auto parsed = parse_manifest(to_json(manifest_).dump(), "m");
+  const auto parsed = parse_manifest(seal_manifest(to_json(manifest_)), "m", true);
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(to_json(*parsed).dump(), to_json(manifest_).dump());
   EXPECT_EQ(parsed->configuration, manifest_.configuration);
@@ -175,7 +177,7 @@ TEST_F(PackageTest, ANewerFormatIsRefusedNamingBothVersions) {
 }
 
 TEST_F(PackageTest, MissingUnknownAndMistypedFieldsAreNamed) {
-  for (const char* key : {"architecture", "configuration", "provenance", "tensors"}) {
+  for (const char* key : {"architecture", "configuration", "provenance", "files", "tensors"}) {
     EXPECT_THAT(refusal_after([&](Json& json) { json.erase(key); }).message,
                 HasSubstr(std::string(key) + ": is missing"));
     EXPECT_THAT(refusal_after([&](Json& json) { json[key] = 5; }).message,
@@ -230,7 +232,7 @@ TEST_F(PackageTest, ManifestAndFilesMustAgree) {
   EXPECT_THAT(refusal_after([](Json& json) { json["tensors"][5]["codec"] = "f16"; }).message,
               HasSubstr("the manifest says F16 [4, 3, 2, 2], the file BF16 [4, 3, 2, 2]"));
   EXPECT_THAT(refusal_after([](Json& json) { json["tensors"][3]["file"] = "none.safetensors"; }).message,
-              HasSubstr("none.safetensors"));
+              HasSubstr("'none.safetensors' is not among the manifest's files"));
   EXPECT_THAT(
       refusal_after([](Json& json) { json["tensors"][0]["checksum"] = "0123456789abcdef"; }, true).message,
       HasSubstr("the manifest has checksum 0123456789abcdef"));
@@ -261,7 +263,7 @@ TEST_F(PackageTest, UnalignedTensorsAreRefused) {
   ASSERT_TRUE(writer->write(std::vector<std::byte>(6)));
   ASSERT_TRUE(writer->write(std::vector<std::byte>(6)));
   ASSERT_TRUE(writer->commit());
-  write_manifest(to_json(manifest).dump());
+  write_manifest(seal_manifest(to_json(manifest)));
   const auto package = Package::open(folder_.path(), false, 1);
   ASSERT_FALSE(package);
   EXPECT_THAT(package.error().message, HasSubstr("expected a multiple of 128"));

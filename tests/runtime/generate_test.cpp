@@ -117,7 +117,7 @@ TEST(Generate, RefusesAPromptLongerThanTheContext) {
   EXPECT_EQ(refused.error().code, ErrorCode::limit);
   EXPECT_THAT(refused.error().message, HasSubstr("the prompt has 11 tokens, the context 10"));
   EXPECT_EQ(session->length(), 0);
-  EXPECT_EQ(generate(*session, {}, greedy(1)).error().code, ErrorCode::usage);
+  EXPECT_EQ(generate(*session, std::span<const int32_t>(), greedy(1)).error().code, ErrorCode::usage);
 }
 
 TEST(Generate, ZeroTokensOnlyRunThePrompt) {

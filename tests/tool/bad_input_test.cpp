@@ -198,7 +198,36 @@ TEST(BadPackage, WithoutAListedTensor) {
   const TemporaryFolder folder;
   const DamagedModel model(make_package(folder));
   model.edit_json("manifest.json", [](Json& manifest) { manifest["tensors"].erase(3); });
-  expect_refused(model, 3, {"weights.safetensors"});
+  expect_refused(model, 3, {"manifest.json", "checksum", "damaged or edited"});
+}
+
+TEST(BadPackage, WithAFlippedBitBesideTheWeights) {
+  const TemporaryFolder folder;
+  const std::string package = folder.file("package");
+  ASSERT_EQ(run_hexlm({"export", tiny_model(), "-o", package, "-q"}).code, 0);
+  for (const char* name : {"manifest.json", "tokenizer.json", "chat_template.jinja", "tokenizer_config.json",
+                           "generation_config.json", "preprocessor_config.json"}) {
+    const DamagedModel model(package);
+    model.edit_bytes(name, [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
+    expect_refused(model, 3, {name});
+    EXPECT_EQ(run_hexlm({"tokenize", model.path(), "--text", "a"}).code, 3) << name;
+  }
+  // A template that was changed on purpose.
+  const DamagedModel model(package);
+  write_test_file(model.file("chat_template.jinja"), "{{ messages[0].content }}");
+  expect_refused(model, 3, {"chat_template.jinja", "hint: ", "--no-verify"});
+  EXPECT_EQ(run_hexlm({"run", model.path(), "Once", "--no-verify", "-n", "1"}).code, 0);
+  EXPECT_EQ(run_hexlm({"tokenize", model.path(), "--text", "Once", "--no-verify"}).code, 0);
+}
+
+TEST(Inspect, SaysWhatWasCompared) {
+  const TemporaryFolder folder;
+  const std::string package = make_package(folder);
+  EXPECT_THAT(run_hexlm({"inspect", package}).out, HasSubstr("checksums       match: manifest, 2 files, "));
+  EXPECT_THAT(run_hexlm({"inspect", package, "--no-verify"}).out, HasSubstr("not compared (--no-verify)"));
+  const Json integrity = run_hexlm({"inspect", package, "--format", "json"}).json()["integrity"];
+  EXPECT_EQ(integrity["verified"], true);
+  EXPECT_EQ(integrity["files"].size(), 2U);
 }
 
 TEST(BadInput, FullDiskLeavesNothing) {

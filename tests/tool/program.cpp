@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <poll.h>
 #include <pty.h>
 #include <spawn.h>
@@ -56,15 +57,27 @@ struct Pipe {
 };
 
 pid_t spawn(std::vector<std::string> arguments, std::vector<std::string> environment, const Pipe& in,
-            const Pipe& out, const Pipe& err) {
+            const Pipe& out, const Pipe& err, const ProgramOptions& options) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in.read_end, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
+  if (options.stdout_file.empty()) {
+    posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, options.stdout_file.c_str(), O_WRONLY, 0);
+  }
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
   arguments.insert(arguments.begin(), HEXLM_PROGRAM);
+  std::string program = HEXLM_PROGRAM;
+  if (options.address_space_limit >
+      0) {  // through a shell: this process could not start anything under the limit
+    program = "/bin/sh";
+    arguments.insert(arguments.begin(), {"sh", "-c",
+                                         "ulimit -v " + std::to_string(options.address_space_limit / 1024) +
+                                             " && exec \"$0\" \"$@\""});
+  }
   pid_t child = -1;
-  if (::posix_spawn(&child, HEXLM_PROGRAM, &actions, nullptr, pointers(arguments).data(),
+  if (::posix_spawn(&child, program.c_str(), &actions, nullptr, pointers(arguments).data(),
                     pointers(environment).data()) != 0) {
     ADD_FAILURE() << "can't start " << HEXLM_PROGRAM;
   }
@@ -72,20 +85,34 @@ pid_t spawn(std::vector<std::string> arguments, std::vector<std::string> environ
   return child;
 }
 
-/// Limits the size of files while it lives; a child started then keeps the limit.
-class FileSizeLimit {
+/// Until every look at the process within a tenth of a second finds it waiting.
+void wait_until_asleep(pid_t child) {
+  const std::string path = "/proc/" + std::to_string(child) + "/stat";
+  for (int quiet = 0, looks = 0; quiet < 20 && looks < patience_ms / 5; ++looks) {
+    std::ifstream stat(path);
+    std::string text;
+    std::getline(stat, text);
+    const size_t state = text.rfind(") ");
+    quiet = state != std::string::npos && text[state + 2] == 'S' ? quiet + 1 : 0;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+/// Limits a resource while it lives; a child started then keeps the limit. 0 for no limit.
+class ResourceLimit {
  public:
-  explicit FileSizeLimit(size_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
+  ResourceLimit(__rlimit_resource resource, size_t bytes) : resource_(resource) {
+    ::getrlimit(resource_, &before_);
     rlimit limit = before_;
     if (bytes > 0) limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::setrlimit(resource_, &limit);
   }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  ResourceLimit(const ResourceLimit&) = delete;
+  ResourceLimit& operator=(const ResourceLimit&) = delete;
+  ~ResourceLimit() { ::setrlimit(resource_, &before_); }
 
  private:
+  __rlimit_resource resource_;
   rlimit before_{};
 };
 
@@ -138,13 +165,18 @@ ProgramResult run_hexlm(const std::vector<std::string>& arguments, const Program
   // Before the program starts: it may have written everything before this thread runs again.
   if (options.close_stdout) ::close(out.read_end);
   const pid_t child = [&] {
-    const FileSizeLimit limit(options.file_size_limit);
-    return spawn(arguments, clean_environment(options.environment), in, out, err);
+    const ResourceLimit file_size(RLIMIT_FSIZE, options.file_size_limit);
+    return spawn(arguments, clean_environment(options.environment), in, out, err, options);
   }();
   ::close(in.read_end);
   ::close(out.write_end);
   ::close(err.write_end);
   std::thread writer([&] {
+    if (options.signal_when_waiting != 0) {
+      wait_until_asleep(child);
+      ::kill(child, options.signal_when_waiting);
+      return;
+    }
     size_t sent = 0;
     while (sent < options.input.size()) {
       const ssize_t count = ::write(in.write_end, options.input.data() + sent, options.input.size() - sent);
@@ -157,6 +189,7 @@ ProgramResult run_hexlm(const std::vector<std::string>& arguments, const Program
   const int out_end = options.close_stdout ? -1 : out.read_end;
   collect(child, out_end, err.read_end, options, result);
   writer.join();
+  if (options.signal_when_waiting != 0) ::close(in.write_end);
   if (!options.close_stdout) ::close(out.read_end);
   ::close(err.read_end);
   result.code = exit_code(child);

@@ -1,3 +1,4 @@
+#include <csignal>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -169,6 +170,23 @@ TEST(Chat, CtrlCStopsTheAnswerNotTheChat) {
 TEST(Chat, CtrlCAtThePromptEndsIt) {
   const auto result = type_to_hexlm({"run", tiny_model()}, {{"> ", "\x03"}});
   EXPECT_EQ(result.code, 130);
+  EXPECT_THAT(result.out, HasSubstr("placement: cpu"));  // it ended by itself, not by the signal
+}
+
+TEST(Interrupt, OnePressEndsTheWaitForStdin) {
+  const std::vector<std::vector<std::string>> commands = {{"run", tiny_model(), "-p", "-"},
+                                                          {"tokenize", tiny_model(), "--jsonl", "-"},
+                                                          {"tokenize", tiny_model(), "--file", "-"}};
+  for (const int signal : {SIGINT, SIGTERM}) {
+    for (const auto& command : commands) {
+      const auto result = run_hexlm(command, {.signal_when_waiting = signal});
+      EXPECT_EQ(result.code, 130) << command[0];
+      EXPECT_THAT(result.err, HasSubstr("error: interrupted while waiting for stdin")) << command[0];
+    }
+  }
+  const auto typed = type_to_hexlm({"run", tiny_model(), "-p", "-"}, {{"until Ctrl-D", "half a que\x03"}});
+  EXPECT_EQ(typed.code, 130);
+  EXPECT_THAT(typed.out, HasSubstr("error: interrupted while waiting for stdin"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -8,6 +9,7 @@
 #include "base/error.hpp"
 #include "hexlm/arguments.hpp"
 #include "hexlm/report.hpp"
+#include "runtime/generate.hpp"
 #include "runtime/model.hpp"
 #include "runtime/session.hpp"
 
@@ -20,21 +22,37 @@ inline constexpr const char* tool_version = HEXLM_VERSION;
 struct Opened {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Session> session;
-  double load_s = 0;  ///< both, from the start
+  double load_s = 0;  ///< seconds that both took
 };
 Result<std::shared_ptr<const Model>> open_model(Arguments& arguments);
+/// What --backend, --threads, --precision, --context and --chunk ask for.
+SessionOptions session_options(const Arguments& arguments);
 Result<Opened> open_session(Arguments& arguments);
+/// open_session in two steps, for work that can fail before a session is worth its time: the model alone,
+/// then its session.
+Result<Opened> open_timed_model(Arguments& arguments);
+Status start_session(const Arguments& arguments, Opened& opened);
+
+/// Seconds since `start`.
+double seconds_since(std::chrono::steady_clock::time_point start);
+/// "prompt 84 tokens (12 new), 0.10 s (840.0 tok/s); answer 20 tokens, 0.40 s (50.0 tok/s)": rates of what
+/// was run; `reused` tokens of the prompt were not.
+std::string describe(const GenerateResult& result, int64_t reused);
 
 /// "placement: …" as the last line of stderr.
+void print_placement(const std::string& placement);
 void print_placement(const Session& session);
 
 /// Token ids from a list ("1,2,3", "1 2 3", "[1, 2, 3]") or a JSON file (an array, or {"ids": […]}).
-/// Errors: usage for a list that is none; bad_input for a file that is none.
+/// Errors, naming the entry and its value, and for an empty list: usage, bad_input for what a file holds.
 Result<std::vector<int32_t>> read_ids(const std::string& text);
 /// "[1, 2, 3]", which read_ids takes back.
 std::string format_ids(const std::vector<int32_t>& ids);
 /// A file's content, or stdin's for "-". Errors: bad_input.
 Result<std::string> read_text(const std::string& path);
+
+/// Errors: bad_input naming `what`, the first byte that is no UTF-8 and its offset.
+Status check_utf8(std::string_view text, std::string_view what);
 
 /// The error of a flag that must be given.
 Status require(const Arguments& arguments, std::string_view flag);

@@ -16,6 +16,13 @@ constexpr Flag quiet_flag = {
 constexpr Flag threads_flag = {
     "threads", 't', FlagKind::integer, "N", "0", "threads; 0 takes every processor", "HEXLM_THREADS", false,
     0,         1024};
+constexpr Flag no_verify_flag = {"no-verify",
+                                 0,
+                                 FlagKind::toggle,
+                                 "",
+                                 "",
+                                 "skip the checksums (package) or the NaN scan (checkpoint)",
+                                 "HEXLM_NO_VERIFY"};
 constexpr Flag force_flag = {"force", 0, FlagKind::toggle, "", "", "replace an existing output folder", ""};
 constexpr Flag output_folder_flag = {"output", 'o', FlagKind::path, "DIR", "", "folder to create (required)",
                                      ""};
@@ -37,6 +44,8 @@ constexpr Flag chat_template_flag = {
 const std::vector<Flag> model_flags = {
     {"backend", 'b', FlagKind::choice, "cpu|opencl|hexagon|qnn|onnxruntime", "cpu",
      "device that runs the model", "HEXLM_BACKEND"},
+    {"fallback", 0, FlagKind::toggle, "", "",
+     "let other devices run the nodes that the backend lacks (the cpu lacks none)", "HEXLM_FALLBACK"},
     threads_flag,
     {"precision", 0, FlagKind::choice, "low|normal|high", "normal",
      "high: float activations and cache; normal: int8 activations for integer weights, fp16 cache",
@@ -46,11 +55,25 @@ const std::vector<Flag> model_flags = {
     {"context", 'c', FlagKind::integer, "N", "0", "tokens the cache can hold; 0 takes the model's maximum",
      "HEXLM_CONTEXT", false, 0, 1e9},
     {"chunk", 0, FlagKind::integer, "N", "512", "tokens per prefill step", "HEXLM_CHUNK", false, 1, 1e6},
-    {"no-verify", 0, FlagKind::toggle, "", "", "skip the checksums (package) or the NaN scan (checkpoint)",
-     "HEXLM_NO_VERIFY"},
+    no_verify_flag,
     config_flag,
     quiet_flag,
 };
+
+constexpr Flag image_max_pixels_flag = {"image-max-pixels",
+                                        0,
+                                        FlagKind::integer,
+                                        "N",
+                                        "0",
+                                        "scale images to at most N pixels; 0 takes the model's limit",
+                                        "HEXLM_IMAGE_MAX_PIXELS",
+                                        false,
+                                        0,
+                                        1e12};
+
+constexpr Flag image_flag(std::string_view help) {
+  return {"image", 0, FlagKind::path, "FILE", "", help, "", true};
+}
 
 const std::vector<Flag> sampling_flags = {
     {"temperature", 0, FlagKind::number, "X", "(the model's)", "0 is greedy", "HEXLM_TEMPERATURE", false, 0},
@@ -91,6 +114,7 @@ Verb export_verb() {
         "HEXLM_LM_HEAD"},
        {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the token table",
         "HEXLM_EMBEDDING"},
+       {"vision", 0, FlagKind::text, "SPEC", "w8g128", "codec of the vision tower's linears", "HEXLM_VISION"},
        {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq", "rtn",
         "how codes are chosen; rtn exists so far", "HEXLM_METHOD"},
        {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
@@ -114,6 +138,11 @@ Verb run_verb() {
       {model_positional, {"PROMPT", "text of the user's turn", false}},
       join({{{"prompt", 'p', FlagKind::text, "TEXT", "", "the prompt; - reads it from stdin", ""},
              ids_flag("token ids instead of a prompt: a JSON file, or a list such as 1,2,3"),
+             image_flag("JPEG, PNG or WebP before the prompt, which may also name images at their places: "
+                        "<img>FILE</img>; repeatable"),
+             image_max_pixels_flag,
+             {"no-inline-images", 0, FlagKind::toggle, "", "", "take <img>FILE</img> in a prompt as text",
+              "HEXLM_NO_INLINE_IMAGES"},
              {"max-new-tokens", 'n', FlagKind::integer, "N", "512", "longest answer", "HEXLM_MAX_NEW_TOKENS",
               false, 0, 1e9},
              {"system", 0, FlagKind::text, "TEXT", "", "system message", "HEXLM_SYSTEM"},
@@ -132,6 +161,9 @@ Verb run_verb() {
             model_flags}),
       {{"hexlm run qwen3-w4 \"Why is the sky blue?\"", "one answer"},
        {"hexlm run qwen3-w4", "a chat"},
+       {"hexlm run qwen3-vl-w4 \"Compare them.\" --image a.jpg --image b.png", "a question about images"},
+       {"hexlm run qwen3-vl-w4 \"Is <img>a.jpg</img> newer than <img>b.png</img>?\"",
+        "images inside the text"},
        {"hexlm run qwen3-w4 --raw -n 40 --temperature 0 \"Once upon a time\"", "continue a text, greedily"},
        {"git diff | hexlm run qwen3-w4 -p - --system \"Summarize this change.\"", "a prompt from stdin"}}};
 }
@@ -143,6 +175,10 @@ Verb logits_verb() {
       {model_positional},
       join({{ids_flag("token ids (required): a JSON file, or a list such as 1,2,3"),
              {"output", 'o', FlagKind::path, "FILE", "", "safetensors file to write (required)", ""},
+             image_flag(
+                 "image that the ids' image tokens stand for, one a place or one for each of its tokens; "
+                 "also writes image_features and image_grid_thw; repeatable"),
+             image_max_pixels_flag,
              {"last", 0, FlagKind::integer, "N", "(all)", "write only the last N rows of logits", "", false,
               1, 1e9},
              {"hidden", 0, FlagKind::toggle, "", "",
@@ -152,7 +188,9 @@ Verb logits_verb() {
       {{"hexlm logits Qwen3-0.6B --ids ids.json -o out.safetensors --precision high",
         "logits [T, vocabulary]"},
        {"hexlm logits qwen3-w4 --ids 9707,11,1879 -o out.safetensors --last 1 --hidden",
-        "the last row, and every layer's input"}}};
+        "the last row, and every layer's input"},
+       {"hexlm logits qwen3-vl-w4 --ids ids.json --image a.jpg -o out.safetensors",
+        "with what the vision tower makes of the image"}}};
 }
 
 Verb tokenize_verb() {
@@ -170,6 +208,7 @@ Verb tokenize_verb() {
         ""},
        {"skip-special-tokens", 0, FlagKind::toggle, "", "", "leave special tokens out of decoded text", ""},
        chat_template_flag,
+       no_verify_flag,
        format_flag("text|json"),
        config_flag,
        quiet_flag},
@@ -203,11 +242,10 @@ Verb inspect_verb() {
           "Show what a model holds: tensors, codecs, sizes, graph, memory.",
           {model_positional},
           {{"graph", 0, FlagKind::toggle, "", "", "print the graph, a line a node", ""},
-           {"context", 'c', FlagKind::integer, "N", "(the model's)", "forecast memory for N tokens",
-            "HEXLM_CONTEXT", false, 1, 1e9},
+           {"context", 'c', FlagKind::integer, "N", "(the model's)",
+            "forecast memory for N tokens; 0 takes the model's maximum", "HEXLM_CONTEXT", false, 0, 1e9},
            threads_flag,
-           {"no-verify", 0, FlagKind::toggle, "", "",
-            "skip the checksums (package) or the NaN scan (checkpoint)", "HEXLM_NO_VERIFY"},
+           no_verify_flag,
            format_flag("text|json|md|csv|jsonl"),
            config_flag,
            quiet_flag},
@@ -235,7 +273,8 @@ Verb synth_verb() {
 Verb bench_verb() {
   return {
       "bench",
-      "Measure prefill and decode speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 tokens).",
+      "Measure prefill and decode speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 "
+      "tokens),\nvision256x256 (vision tower).",
       {model_positional},
       join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
               "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
@@ -243,6 +282,7 @@ Verb bench_verb() {
               "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
              {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
               false, 0, 1e9},
+             {"image", 0, FlagKind::text, "WxH,…", "", "sizes of pictures to run the vision tower on", ""},
              {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
               "HEXLM_REPETITIONS", false, 1, 10000},
              format_flag("text|json|md|csv|jsonl")},

@@ -39,13 +39,19 @@ struct Report {
 };
 void print(const Report& report, Format format);
 
-/// Writes to stdout. Failures stick to the stream: `stdout_works` and the program's end look at it.
+/// Writes to stdout. The first failure is kept: `stdout_works` and the program's end look at it.
 void print(std::string_view text);
+/// Writes out what is buffered; false once that, or anything before, failed.
 bool stdout_works();
+/// The `errno` of the first failure, 0 for none.
+int stdout_failure();
 /// A note for people on stderr, unless --quiet.
 void note(std::string_view text);
 
-/// `error: …` and `hint: …` on stderr, and with `json` the error object on stdout.
-void print_error(const Error& error, bool json);
+/// Whether an error is also an object on stdout, and of one line.
+enum class ErrorStyle { text, json, jsonl };
+/// `error: …` and `hint: …` on stderr, a line each, and the object that the style asks for. An error without
+/// a hint of its own gets one for its kind.
+void print_error(const Error& error, ErrorStyle style);
 
 }  // namespace hexlm::tool

@@ -25,6 +25,7 @@ Status check_options(const PlanOptions& options) {
   HEXLM_TRY(check_range("threads", options.threads, 1, most_threads));
   HEXLM_TRY(check_range("max_tokens", options.max_tokens, 1, most_step_tokens));
   HEXLM_TRY(check_range("max_rows", options.max_rows, 0, most_step_tokens));
+  HEXLM_TRY(check_range("max_patches", options.max_patches, 0, most_step_tokens));
   return check_range("context", options.context, 1, std::numeric_limits<int32_t>::max());
 }
 
@@ -35,6 +36,7 @@ class PlanCompiler {
   PlanCompiler(std::shared_ptr<const Graph> graph, const PlanOptions& options) : plan_(new CpuPlan) {
     plan_->graph_ = std::move(graph);
     plan_->options_ = options;
+    if (options.max_patches == 0) plan_->options_.max_patches = options.max_tokens;
   }
 
   Result<std::unique_ptr<Plan>> compile(std::shared_ptr<const WeightSource> weights) {
@@ -48,7 +50,8 @@ class PlanCompiler {
     find_rope_tables();
     HEXLM_TRY(plan_memory());
     bind_values();
-    HEXLM_TRY(find_index_checks());
+    for (const Node& node : graph().nodes()) find_index_checks(node);
+    find_symbols();
     make_steps();
     plan_->placement_.assign(graph().nodes().size(), "cpu");
     return std::unique_ptr<Plan>(std::move(plan_));
@@ -88,6 +91,12 @@ class PlanCompiler {
     }
   }
 
+  void find_symbols() {
+    for (const Value& value : graph().values()) {
+      for (const Dim& dim : value.shape) plan_->has_tokens_ |= dim.symbol == Symbol::tokens;
+    }
+  }
+
   void request(int64_t bytes, int32_t node) {
     if (bytes > 0) requests_.push_back({bytes, node});
   }
@@ -102,7 +111,8 @@ class PlanCompiler {
   }
 
   void count_quantized() {
-    const SymbolValues most{plan_->options_.max_tokens, plan_->options_.max_rows, 0};
+    const SymbolValues most{plan_->options_.max_tokens, plan_->options_.max_rows,
+                            plan_->options_.max_patches};
     for (const Node& node : graph().nodes()) {
       if (std::holds_alternative<op::Linear>(node.op)) {
         const Shape& input = shape(node.inputs[0]);
@@ -163,22 +173,35 @@ class PlanCompiler {
     bind_quantized(sizes_[1], 64, plan_->quantized_.of_64);
   }
 
-  Status find_index_checks() {
-    for (const Node& node : graph().nodes()) {
-      const bool is_table = std::holds_alternative<op::Embedding>(node.op);
-      if (!is_table && !std::holds_alternative<op::GatherRows>(node.op)) continue;
-      const ValueId indices = node.inputs[is_table ? 0 : 1];
-      const ValueStorage& storage = plan_->storage_.values[static_cast<size_t>(indices.index)];
-      IndexCheck check;
-      check.input = storage.index;
-      check.count = plan_->elements_[static_cast<size_t>(indices.index)];
-      check.limit = is_table ? Extent{plan_->weights_.table(node.parameters[0]).rows, Symbol::none}
-                             : *extent_of(shape(node.inputs[0]), 0, 1);
-      check.is_table = is_table;
-      check.node = node.name;
-      plan_->index_checks_.push_back(std::move(check));
+  /// What of `node` indexes rows of what.
+  void find_index_checks(const Node& node) {
+    if (std::holds_alternative<op::Embedding>(node.op)) {
+      add_table_check(node);
+    } else if (std::holds_alternative<op::InterpolateRows>(node.op)) {
+      add_table_check(node);
+    } else if (std::holds_alternative<op::GatherRows>(node.op)) {
+      add_check(node, 1, *extent_of(shape(node.inputs[0]), 0, 1));
+    } else if (std::holds_alternative<op::ReplaceRows>(node.op) ||
+               std::holds_alternative<op::AddRows>(node.op)) {
+      add_check(node, 2, *extent_of(shape(node.inputs[1]), 0, 1)).least = -1;
+    } else if (std::holds_alternative<op::PatchAttention>(node.op)) {
+      add_check(node, 3, *extent_of(shape(node.inputs[0]), 0, 1)).is_ranges = true;
     }
-    return {};
+  }
+
+  IndexCheck& add_check(const Node& node, size_t input, Extent limit) {
+    const ValueId indices = node.inputs[input];
+    IndexCheck check;
+    check.input = plan_->storage_.values[static_cast<size_t>(indices.index)].index;
+    check.count = plan_->elements_[static_cast<size_t>(indices.index)];
+    check.limit = limit;
+    check.node = node.name;
+    return plan_->index_checks_.emplace_back(std::move(check));
+  }
+
+  void add_table_check(const Node& node) {
+    const int64_t rows = plan_->weights_.table(node.parameters[0]).rows;
+    add_check(node, 0, {rows, Symbol::none}).is_table = true;
   }
 
   /// The value whose elements this one has: reshapes don't change what a quantized buffer holds.

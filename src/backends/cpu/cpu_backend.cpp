@@ -15,10 +15,6 @@ std::string shape_obstacle(const Value& value) {
   if (value.dtype != DType::f32 && value.dtype != DType::i32) {
     return fmt::format("value {} is {}, expected F32 or I32", value.name, to_string(value.dtype));
   }
-  for (const Dim& dim : value.shape) {
-    if (dim.symbol != Symbol::patches) continue;
-    return fmt::format("value {} {} is sized by image patches", value.name, to_string(value.shape));
-  }
   if (!extent_of(value.shape)) {
     return fmt::format("value {} {} has more than one size that changes from step to step", value.name,
                        to_string(value.shape));
@@ -55,6 +51,17 @@ class CpuBackend final : public Backend {
     }
     if (std::holds_alternative<op::GatherRows>(node.op) && !is_graph_input(graph, node.inputs[1])) {
       return {false, "its row numbers are computed, expected a graph input"};
+    }
+    const bool by_index =
+        std::holds_alternative<op::ReplaceRows>(node.op) || std::holds_alternative<op::AddRows>(node.op);
+    if (by_index && !is_graph_input(graph, node.inputs[2])) {
+      return {false, "its index is computed, expected a graph input"};
+    }
+    if (std::holds_alternative<op::InterpolateRows>(node.op) && !is_graph_input(graph, node.inputs[0])) {
+      return {false, "its index is computed, expected a graph input"};
+    }
+    if (std::holds_alternative<op::PatchAttention>(node.op) && !is_graph_input(graph, node.inputs[3])) {
+      return {false, "its ranges are computed, expected a graph input"};
     }
     return {};
   }

@@ -13,9 +13,16 @@ Result<std::unique_ptr<StateSet>> CpuPlan::create_state() const {
 
 Status CpuPlan::check_sizes(const RunArguments& arguments, const CpuStateSet& state) const {
   const SymbolValues& symbols = arguments.symbols;
-  if (symbols.tokens < 1 || symbols.tokens > options_.max_tokens) {
-    return fail(ErrorCode::usage, fmt::format("a step of {} tokens, the plan takes 1 to {}", symbols.tokens,
-                                              options_.max_tokens));
+  const int64_t least_tokens = has_tokens_ ? 1 : 0;
+  const int64_t most_tokens = has_tokens_ ? options_.max_tokens : 0;
+  if (symbols.tokens < least_tokens || symbols.tokens > most_tokens) {
+    return fail(ErrorCode::usage, fmt::format("a step of {} tokens, the plan takes {} to {}", symbols.tokens,
+                                              least_tokens, most_tokens));
+  }
+  const int64_t least_patches = has_tokens_ ? 0 : 1;
+  if (symbols.patches < least_patches || symbols.patches > options_.max_patches) {
+    return fail(ErrorCode::usage, fmt::format("a step of {} image cells, the plan takes {} to {}",
+                                              symbols.patches, least_patches, options_.max_patches));
   }
   if (symbols.rows < 0 || symbols.rows > options_.max_rows) {
     return fail(ErrorCode::usage,
@@ -53,15 +60,34 @@ Status CpuPlan::check_pointers(const RunArguments& arguments) const {
 
 Status CpuPlan::check_indices(const RunArguments& arguments) const {
   for (const IndexCheck& check : index_checks_) {
+    if (check.is_ranges) {
+      HEXLM_TRY(check_ranges(check, arguments));
+      continue;
+    }
     const auto* indices = static_cast<const int32_t*>(arguments.inputs[check.input]);
     const int64_t count = check.count.at(arguments.symbols);
     const int64_t limit = check.limit.at(arguments.symbols);
     for (int64_t i = 0; i < count; ++i) {
-      if (indices[i] >= 0 && indices[i] < limit) continue;
-      return fail(check.is_table ? ErrorCode::bad_input : ErrorCode::usage,
-                  fmt::format("{}: element {} of {} is {}, expected 0 to {}", check.node, i,
-                              graph_->value(graph_->inputs()[check.input]).name, indices[i], limit - 1));
+      if (indices[i] >= check.least && indices[i] < limit) continue;
+      return fail(
+          check.is_table ? ErrorCode::bad_input : ErrorCode::usage,
+          fmt::format("{}: element {} of {} is {}, expected {} to {}", check.node, i,
+                      graph_->value(graph_->inputs()[check.input]).name, indices[i], check.least, limit - 1));
     }
+  }
+  return {};
+}
+
+Status CpuPlan::check_ranges(const IndexCheck& check, const RunArguments& arguments) const {
+  const auto* begins = static_cast<const int32_t*>(arguments.inputs[check.input]);
+  const int64_t rows = check.limit.at(arguments.symbols);
+  const int32_t* ends = begins + rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    if (begins[row] >= 0 && begins[row] <= row && ends[row] > row && ends[row] <= rows) continue;
+    return fail(
+        ErrorCode::usage,
+        fmt::format("{}: row {} of {} is {} to {}, expected a range of 0 to {} that holds it", check.node,
+                    row, graph_->value(graph_->inputs()[check.input]).name, begins[row], ends[row], rows));
   }
   return {};
 }

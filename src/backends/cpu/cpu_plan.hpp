@@ -15,7 +15,10 @@ namespace hexlm {
 struct IndexCheck {
   size_t input = 0;
   Extent count;
-  Extent limit;           ///< indices are 0 … limit−1
+  Extent limit;       ///< indices are least … limit−1
+  int64_t least = 0;  ///< −1: where none is an index too
+  /// [2, limit]: first row and end of a range for each of `limit` rows, which it holds.
+  bool is_ranges = false;
   bool is_table = false;  ///< rows of a parameter (ids), not of a value
   std::string node;
 };
@@ -42,6 +45,7 @@ class CpuPlan final : public Plan {
   Status check_sizes(const RunArguments& arguments, const CpuStateSet& state) const;
   Status check_pointers(const RunArguments& arguments) const;
   Status check_indices(const RunArguments& arguments) const;
+  Status check_ranges(const IndexCheck& check, const RunArguments& arguments) const;
   void bind(const RunArguments& arguments);
   void copy_outputs(const RunArguments& arguments) const;
   void show(const PlannedStep& step, const RunArguments& arguments) const;
@@ -60,6 +64,7 @@ class CpuPlan final : public Plan {
   std::vector<void*> slots_;      ///< by value index
   std::vector<Extent> elements_;  ///< by value index
   std::vector<IndexCheck> index_checks_;
+  bool has_tokens_ = false;  ///< some value is sized by T: a step of a sequence
   std::vector<PlannedStep> steps_;
   std::vector<std::string> placement_;
 };

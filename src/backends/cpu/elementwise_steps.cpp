@@ -99,6 +99,63 @@ class GatedNormStep final : public Step {
   float epsilon_;
 };
 
+class LayerNormStep final : public Step {
+ public:
+  LayerNormStep(const StepMaker& maker, const Node& node, const op::LayerNorm& op)
+      : x_(maker.bind(node.inputs[0])),
+        y_(maker.bind(node.output)),
+        rows_(maker.rows(node.output)),
+        dim_(maker.columns(node.output)),
+        weight_(maker.weights.vector(node.parameters[0])),
+        bias_(maker.weights.vector(node.parameters[1])),
+        epsilon_(op.epsilon) {}
+
+  void run(const RunContext& context) override {
+    const int64_t rows = rows_.at(context.symbols);
+    context.pool.run(rows, grain_of(context.pool, rows, dim_ * element_work),
+                     [&](int64_t begin, int64_t end, int) {
+                       const int64_t first = begin * dim_;
+                       context.kernels.layer_norm(x_.floats() + first, weight_, bias_, y_.floats() + first,
+                                                  end - begin, dim_, epsilon_);
+                     });
+  }
+
+ private:
+  Binding x_;
+  Binding y_;
+  Extent rows_;
+  int64_t dim_;
+  const float* weight_;
+  const float* bias_;
+  float epsilon_;
+};
+
+class GeluStep final : public Step {
+ public:
+  GeluStep(const StepMaker& maker, const Node& node, const op::Gelu& op)
+      : x_(maker.bind(node.inputs[0])),
+        y_(maker.bind(node.output)),
+        count_(maker.elements(node.output)),
+        kind_(op.kind) {}
+
+  void run(const RunContext& context) override {
+    const int64_t count = count_.at(context.symbols);
+    const auto kernel = kind_ == op::Gelu::Kind::tanh  ? context.kernels.gelu_tanh
+                        : kind_ == op::Gelu::Kind::erf ? context.kernels.gelu_erf
+                                                       : context.kernels.gelu_quick;
+    const float* x = x_.floats();
+    float* y = y_.floats();
+    context.pool.run(count, grain_of(context.pool, count, element_work, element_multiple),
+                     [&](int64_t begin, int64_t end, int) { kernel(x + begin, y + begin, end - begin); });
+  }
+
+ private:
+  Binding x_;
+  Binding y_;
+  Extent count_;
+  op::Gelu::Kind kind_;
+};
+
 class SliceStep final : public Step {
  public:
   SliceStep(const StepMaker& maker, const Node& node, const op::Slice& op)
@@ -144,6 +201,15 @@ std::unique_ptr<Step> make_norm_step(const StepMaker& maker, const Node& node, c
 std::unique_ptr<Step> make_gated_norm_step(const StepMaker& maker, const Node& node,
                                            const op::GatedRmsNorm& op) {
   return std::make_unique<GatedNormStep>(maker, node, op);
+}
+
+std::unique_ptr<Step> make_layer_norm_step(const StepMaker& maker, const Node& node,
+                                           const op::LayerNorm& op) {
+  return std::make_unique<LayerNormStep>(maker, node, op);
+}
+
+std::unique_ptr<Step> make_gelu_step(const StepMaker& maker, const Node& node, const op::Gelu& op) {
+  return std::make_unique<GeluStep>(maker, node, op);
 }
 
 std::unique_ptr<Step> make_slice_step(const StepMaker& maker, const Node& node, const op::Slice& op) {

@@ -51,7 +51,8 @@ void PreparedWeights::find_readers(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     for (size_t i = 0; i < node.parameters.size(); ++i) {
       Entry& entry = entries_[static_cast<size_t>(node.parameters[i].index)];
-      if (std::holds_alternative<op::Embedding>(node.op)) {
+      if (std::holds_alternative<op::Embedding>(node.op) ||
+          std::holds_alternative<op::InterpolateRows>(node.op)) {
         entry.is_table = true;
       } else if (std::holds_alternative<op::MixtureOfExperts>(node.op) ||
                  (std::holds_alternative<op::Linear>(node.op) && i == 0)) {

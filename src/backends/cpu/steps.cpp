@@ -34,6 +34,18 @@ struct StepVisitor {
     return make_experts_step(maker, node, op);
   }
   std::unique_ptr<Step> operator()(const op::GatherRows&) const { return make_gather_step(maker, node); }
+  std::unique_ptr<Step> operator()(const op::ReplaceRows&) const { return make_index_step(maker, node); }
+  std::unique_ptr<Step> operator()(const op::AddRows&) const { return make_index_step(maker, node); }
+  std::unique_ptr<Step> operator()(const op::LayerNorm& op) const {
+    return make_layer_norm_step(maker, node, op);
+  }
+  std::unique_ptr<Step> operator()(const op::Gelu& op) const { return make_gelu_step(maker, node, op); }
+  std::unique_ptr<Step> operator()(const op::InterpolateRows&) const {
+    return make_interpolate_step(maker, node);
+  }
+  std::unique_ptr<Step> operator()(const op::PatchAttention& op) const {
+    return make_patch_attention_step(maker, node, op);
+  }
 };
 
 }  // namespace
@@ -49,6 +61,9 @@ int64_t scratch_bytes(const Graph& graph, const Node& node, const PlanOptions& o
   if (const auto* delta = std::get_if<op::GatedDeltaNet>(&node.op)) {
     return 2 * options.max_tokens * delta->value_heads * int64_t{sizeof(float)};
   }
+  if (const auto* attention = std::get_if<op::PatchAttention>(&node.op)) {
+    return patch_attention_scratch(*attention, *extent_of(graph.value(node.output).shape, 0, 1), options);
+  }
   return 0;
 }
 
@@ -58,6 +73,12 @@ int64_t worker_scratch(const Graph& graph, const Node& node) {
   }
   if (const auto* attention = std::get_if<op::Attention>(&node.op))
     return attention_scratch(attention->head_dim);
+  if (const auto* attention = std::get_if<op::PatchAttention>(&node.op)) {
+    return std::max(attention_scratch(attention->head_dim), attention->heads * attention->head_dim);
+  }
+  if (std::holds_alternative<op::InterpolateRows>(node.op)) {
+    return graph.value(node.output).shape.back().value;
+  }
   if (const auto* delta = std::get_if<op::GatedDeltaNet>(&node.op)) {
     return 2 * delta->key_dim + 2 * delta->value_dim;
   }

@@ -59,6 +59,13 @@ std::unique_ptr<Step> make_experts_step(const StepMaker& maker, const Node& node
                                         const op::MixtureOfExperts& op);
 std::unique_ptr<Step> make_embedding_step(const StepMaker& maker, const Node& node);
 std::unique_ptr<Step> make_gather_step(const StepMaker& maker, const Node& node);
+/// ReplaceRows and AddRows.
+std::unique_ptr<Step> make_index_step(const StepMaker& maker, const Node& node);
+std::unique_ptr<Step> make_interpolate_step(const StepMaker& maker, const Node& node);
+std::unique_ptr<Step> make_patch_attention_step(const StepMaker& maker, const Node& node,
+                                                const op::PatchAttention& op);
+std::unique_ptr<Step> make_layer_norm_step(const StepMaker& maker, const Node& node, const op::LayerNorm& op);
+std::unique_ptr<Step> make_gelu_step(const StepMaker& maker, const Node& node, const op::Gelu& op);
 std::unique_ptr<Step> make_slice_step(const StepMaker& maker, const Node& node, const op::Slice& op);
 std::unique_ptr<Step> make_norm_step(const StepMaker& maker, const Node& node, const op::RmsNorm& op);
 std::unique_ptr<Step> make_gated_norm_step(const StepMaker& maker, const Node& node,
@@ -67,5 +74,7 @@ std::unique_ptr<Step> make_gated_norm_step(const StepMaker& maker, const Node& n
 std::unique_ptr<Step> make_pair_step(const StepMaker& maker, const Node& node);
 
 int64_t experts_scratch_bytes(const op::MixtureOfExperts& op, int64_t hidden, int64_t tokens);
+/// Queries, keys and values of `rows` patches, rotated.
+int64_t patch_attention_scratch(const op::PatchAttention& op, const Extent& rows, const PlanOptions& options);
 
 }  // namespace hexlm

@@ -12,6 +12,11 @@ namespace {
 /// Graph inputs come before every node, and outputs are read after the last.
 constexpr int32_t before_all = -1;
 
+bool works_in_place(const Op& op) {
+  return std::holds_alternative<op::Rope>(op) || std::holds_alternative<op::ReplaceRows>(op) ||
+         std::holds_alternative<op::AddRows>(op) || std::holds_alternative<op::Gelu>(op);
+}
+
 class StoragePlanner {
  public:
   StoragePlanner(const Graph& graph, const PlanOptions& options) : graph_(graph), options_(options) {
@@ -62,8 +67,7 @@ class StoragePlanner {
       if (!node.inputs.empty()) {
         const ValueStorage& source = root(node.inputs[0]);
         const bool dies = lives_to_[static_cast<size_t>(source.root)] <= index;
-        const bool in_place =
-            std::holds_alternative<op::Rope>(node.op) && dies && source.kind == ValueStorage::Kind::arena;
+        const bool in_place = works_in_place(node.op) && dies && source.kind == ValueStorage::Kind::arena;
         if (in_place || std::holds_alternative<op::Reshape>(node.op)) storage(node.output).root = source.root;
       }
       extend(node.output);
@@ -94,7 +98,7 @@ class StoragePlanner {
 
   /// Bytes of a value at the largest step; all elements are four bytes wide.
   Result<int64_t> largest_bytes(const Value& value) const {
-    const SymbolValues most{options_.max_tokens, options_.max_rows, 0};
+    const SymbolValues most{options_.max_tokens, options_.max_rows, options_.max_patches};
     const std::optional<Extent> extent = extent_of(value.shape);
     int64_t bytes = 0;
     if (extent) {
@@ -103,8 +107,9 @@ class StoragePlanner {
                             __builtin_mul_overflow(bytes, int64_t{sizeof(float)}, &bytes);
       if (!overflow) return bytes;
     }
-    return fail(ErrorCode::limit, fmt::format("value {} {} is too large for steps of {} tokens", value.name,
-                                              to_string(value.shape), options_.max_tokens));
+    return fail(ErrorCode::limit,
+                fmt::format("value {} {} is too large for steps of {} tokens and {} image cells", value.name,
+                            to_string(value.shape), options_.max_tokens, options_.max_patches));
   }
 
   Status place(const std::vector<ScratchRequest>& scratch) {

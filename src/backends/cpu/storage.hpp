@@ -42,9 +42,9 @@ struct StoragePlan {
   int64_t arena_bytes = 0;
 };
 
-/// Gives every value of `graph` its memory for runs of up to `max_tokens` and `max_rows`. A reshape shares
-/// its input's memory, and so does a rope whose input dies with it; memory of the arena is used again after a
-/// value's last reader. Errors: limit when sizes overflow.
+/// Gives every value of `graph` its memory for the largest run. A reshape shares
+/// its input's memory, and so does an op that can work in place and is its input's last reader; memory of the
+/// arena is used again after a value's last reader. Errors: limit when sizes overflow.
 Result<StoragePlan> plan_storage(const Graph& graph, const PlanOptions& options,
                                  const std::vector<ScratchRequest>& scratch);
 

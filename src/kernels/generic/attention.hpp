@@ -44,7 +44,7 @@ class AttentionTile {
       const int64_t head = row % arguments.heads;
       queries_[i] = arguments.query + token * arguments.query_stride + head * head_dim_;
       outputs_[i] = arguments.output + token * arguments.output_stride + head * head_dim_;
-      visible_[i] = arguments.past + token + 1;
+      visible_[i] = arguments.entries > 0 ? arguments.entries : arguments.past + token + 1;
       largest_[i] = -__builtin_inff();
       weights_[i] = 0;
     }

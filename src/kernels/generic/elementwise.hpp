@@ -49,6 +49,57 @@ inline void rms_norm_rows(const float* x, int64_t x_stride, const float* weight,
   }
 }
 
+/// y[i] = f(x[i]); the arrays may be the same.
+template <class Vector, class Function>
+[[gnu::always_inline]] inline void map(const float* x, float* y, int64_t count, Function&& function) {
+  for_vectors<Vector>(
+      count, [&](int64_t i) { function(Vector::load(x + i)).store(y + i); },
+      [&](int64_t i, int64_t some) { function(Vector::load_some(x + i, some)).store_some(y + i, some); });
+}
+
+/// Calls f(vector, count) for the elements of x; the last vector may hold fewer than `lanes`, zeros after.
+template <class Vector, class Function>
+[[gnu::always_inline]] inline void for_each_part(const float* x, int64_t count, Function&& function) {
+  for_vectors<Vector>(
+      count, [&](int64_t i) { function(Vector::load(x + i), int64_t{Vector::lanes}); },
+      [&](int64_t i, int64_t some) { function(Vector::load_some(x + i, some), some); });
+}
+
+/// Mean, then the mean of squares around it, in double: the one-pass formula cancels when the mean is large.
+template <class Vector>
+inline void layer_norm_rows(const float* x, const float* weight, const float* bias, float* y, int64_t rows,
+                            int64_t dim, float epsilon) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* from = x + row * dim;
+    float* to = y + row * dim;
+    typename Vector::DoubleSum sum;
+    for_each_part<Vector>(from, dim, [&](Vector part, int64_t) { sum.add(part, Vector(1.0F)); });
+    const double mean = sum.total() / static_cast<double>(dim);
+    const Vector centre(static_cast<float>(mean));
+    typename Vector::DoubleSum squares;
+    for_each_part<Vector>(from, dim, [&](Vector part, int64_t count) {
+      const Vector away = (part - centre).first_or(count, 0.0F);
+      squares.add(away, away);
+    });
+    // What rounding the centre to float moved it by.
+    const double slip = mean - static_cast<double>(static_cast<float>(mean));
+    const double variance = squares.total() / static_cast<double>(dim) - slip * slip;
+    const Vector factor(static_cast<float>(1.0 / __builtin_sqrt(variance + epsilon)));
+    const Vector rest(static_cast<float>(slip));
+    for_vectors<Vector>(
+        dim,
+        [&](int64_t i) {
+          const Vector normal = (Vector::load(from + i) - centre - rest) * factor;
+          Vector::fma(normal, Vector::load(weight + i), Vector::load(bias + i)).store(to + i);
+        },
+        [&](int64_t i, int64_t some) {
+          const Vector normal = (Vector::load_some(from + i, some) - centre - rest) * factor;
+          Vector::fma(normal, Vector::load_some(weight + i, some), Vector::load_some(bias + i, some))
+              .store_some(to + i, some);
+        });
+  }
+}
+
 template <class Vector>
 inline void gated_rms_norm_rows(const float* x, const float* gate, const float* weight, float* y,
                                 int64_t rows, int64_t dim, float epsilon) {

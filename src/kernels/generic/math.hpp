@@ -34,6 +34,34 @@ template <class Vector>
   return x / (Vector(1.0F) + exponential(Vector() - x));
 }
 
+/// x · (1 + tanh(u)) / 2 with u = √(2/π) · (x + 0.044715 x³), as x · sigmoid(2u).
+template <class Vector>
+[[gnu::always_inline]] inline Vector gelu_by_tanh(Vector x) {
+  const Vector cubic = Vector::fma(x * x, Vector(0.044715F * 1.595769122F), Vector(1.595769122F));
+  return x / (Vector(1.0F) + exponential(Vector() - x * cubic));
+}
+
+/// x · sigmoid(1.702 x)
+template <class Vector>
+[[gnu::always_inline]] inline Vector quick_gelu(Vector x) {
+  return x / (Vector(1.0F) + exponential(x * Vector(-1.702F)));
+}
+
+/// x · (1 + erf(x / √2)) / 2. erfc(z) for z ≥ 0 by Abramowitz and Stegun 7.1.26, off by at most 1.5e-7.
+template <class Vector>
+[[gnu::always_inline]] inline Vector gelu_by_erf(Vector x) {
+  const Vector size = Vector::max(Vector() - x, x);
+  const Vector z = size * Vector(0.707106781F);
+  const Vector t = Vector(1.0F) / Vector::fma(z, Vector(0.3275911F), Vector(1.0F));
+  Vector sum = Vector::fma(t, Vector(1.061405429F), Vector(-1.453152027F));
+  sum = Vector::fma(sum, t, Vector(1.421413741F));
+  sum = Vector::fma(sum, t, Vector(-0.284496736F));
+  sum = Vector::fma(sum, t, Vector(0.254829592F));
+  const Vector tail = sum * t * exponential(Vector() - z * z) * Vector(0.5F);
+  // Φ(x) is 1 − tail above zero and tail below.
+  return Vector::fnma(size, tail, Vector::max(Vector(), x));
+}
+
 /// Calls f(first, count) for whole vectors of [0, total), then for the rest.
 template <class Vector, class Whole, class Rest>
 [[gnu::always_inline]] inline void for_vectors(int64_t total, Whole&& whole, Rest&& rest) {

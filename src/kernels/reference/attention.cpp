@@ -53,7 +53,7 @@ void attention(const AttentionArguments& arguments) {
   for (int64_t token = arguments.token_begin; token < arguments.token_end; ++token) {
     for (int64_t head = 0; head < arguments.heads; ++head) {
       attend(arguments, arguments.query + token * arguments.query_stride + head * arguments.head_dim,
-             arguments.past + token + 1,
+             arguments.entries > 0 ? arguments.entries : arguments.past + token + 1,
              arguments.output + token * arguments.output_stride + head * arguments.head_dim);
     }
   }

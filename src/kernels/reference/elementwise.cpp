@@ -1,4 +1,5 @@
 #include <cmath>
+#include <numbers>
 
 #include "base/half.hpp"
 #include "kernels/reference/reference.hpp"
@@ -37,6 +38,43 @@ void gated_rms_norm(const float* x, const float* gate, const float* weight, floa
       y[i] = static_cast<float>(x[i] * factor * weight[i - row * dim] * z * sigmoid(z));
     }
   }
+}
+
+void layer_norm(const float* x, const float* weight, const float* bias, float* y, int64_t rows, int64_t dim,
+                float epsilon) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* from = x + row * dim;
+    double mean = 0;
+    for (int64_t i = 0; i < dim; ++i) mean += from[i];
+    mean /= static_cast<double>(dim);
+    double variance = 0;
+    for (int64_t i = 0; i < dim; ++i) variance += (from[i] - mean) * (from[i] - mean);
+    variance /= static_cast<double>(dim);
+    const double factor = 1.0 / std::sqrt(variance + epsilon);
+    for (int64_t i = 0; i < dim; ++i) {
+      y[row * dim + i] = static_cast<float>((from[i] - mean) * factor * weight[i] + bias[i]);
+    }
+  }
+}
+
+void gelu_tanh(const float* x, float* y, int64_t count) {
+  const double root = std::sqrt(2 / std::numbers::pi);
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = x[i];
+    const double inner = root * (value + 0.044715 * value * value * value);
+    y[i] = static_cast<float>(0.5 * value * (1 + std::tanh(inner)));
+  }
+}
+
+void gelu_erf(const float* x, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = x[i];
+    y[i] = static_cast<float>(0.5 * value * std::erfc(-value / std::numbers::sqrt2));
+  }
+}
+
+void gelu_quick(const float* x, float* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i] * sigmoid(1.702 * x[i]));
 }
 
 void rope(float* x, int64_t heads, int64_t head_dim, int64_t rotary_dim, const float* cosine,

@@ -17,6 +17,11 @@ void rms_norm(const float* x, int64_t x_stride, const float* weight, float* y, i
               int64_t dim, float epsilon, float weight_offset);
 void gated_rms_norm(const float* x, const float* gate, const float* weight, float* y, int64_t rows,
                     int64_t dim, float epsilon);
+void layer_norm(const float* x, const float* weight, const float* bias, float* y, int64_t rows, int64_t dim,
+                float epsilon);
+void gelu_tanh(const float* x, float* y, int64_t count);
+void gelu_erf(const float* x, float* y, int64_t count);
+void gelu_quick(const float* x, float* y, int64_t count);
 void rope(float* x, int64_t heads, int64_t head_dim, int64_t rotary_dim, const float* cosine,
           const float* sine);
 void add(const float* a, const float* b, float* y, int64_t count);

@@ -35,4 +35,21 @@ void sigmoid_multiply(const float* x, const float* gate, float* y, int64_t count
 
 void store_half(const float* x, uint16_t* y, int64_t count) { store_halves<Vector>(x, y, count); }
 
+void layer_norm(const float* x, const float* weight, const float* bias, float* y, int64_t rows, int64_t dim,
+                float epsilon) {
+  layer_norm_rows<Vector>(x, weight, bias, y, rows, dim, epsilon);
+}
+
+void gelu_tanh(const float* x, float* y, int64_t count) {
+  map<Vector>(x, y, count, [](Vector values) { return gelu_by_tanh(values); });
+}
+
+void gelu_erf(const float* x, float* y, int64_t count) {
+  map<Vector>(x, y, count, [](Vector values) { return gelu_by_erf(values); });
+}
+
+void gelu_quick(const float* x, float* y, int64_t count) {
+  map<Vector>(x, y, count, [](Vector values) { return quick_gelu(values); });
+}
+
 }  // namespace hexlm::avx512
