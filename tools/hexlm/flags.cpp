@@ -235,17 +235,23 @@ Verb tokenize_verb() {
 }
 
 Verb perplexity_verb() {
-  return {"perplexity",
-          "Score a text: exp of the mean negative log likelihood of its tokens.",
-          {model_positional},
-          join({{{"text", 0, FlagKind::path, "FILE", "", "UTF-8 text file (required)", ""},
-                 {"window", 0, FlagKind::integer, "N", "512",
-                  "tokens per window; windows do not overlap and each one's first token is not scored",
-                  "HEXLM_WINDOW", false, 2, 1e9},
-                 format_flag("text|json|md|csv")},
-                model_flags}),
-          {{"hexlm perplexity Qwen3-0.6B --text heldout.txt --precision high", "the float baseline"},
-           {"hexlm perplexity qwen3-w4 --text heldout.txt --format json", "what quantization costs"}}};
+  return {
+      "perplexity",
+      "Score a text: exp of the mean negative log likelihood of its tokens.",
+      {model_positional},
+      join({{{"text", 0, FlagKind::path, "FILE", "", "UTF-8 text file (required)", ""},
+             {"window", 0, FlagKind::integer, "N", "512",
+              "tokens per window, each on an empty cache; its first token is not scored", "HEXLM_WINDOW",
+              false, 2, 1e9},
+             {"stride", 0, FlagKind::integer, "N", "(the window)",
+              "tokens between the starts of windows; the part that overlaps is not scored again", "", false,
+              1, 1e9},
+             {"protocol", 0, FlagKind::choice, "windows|second-half|words", "windows",
+              "windows: all but first tokens; second-half: as llama.cpp; words: per word, not per token", ""},
+             format_flag("text|json|md|csv")},
+            model_flags}),
+      {{"hexlm perplexity Qwen3-0.6B --text heldout.txt --precision high", "the float baseline"},
+       {"hexlm perplexity qwen3-w4 --text heldout.txt --format json", "what quantization costs"}}};
 }
 
 Verb inspect_verb() {
@@ -329,7 +335,7 @@ const Flag* Verb::find_flag(std::string_view flag_name) const {
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(), tokenize_verb(),
                                         perplexity_verb(), inspect_verb(), synth_verb(),  bench_verb(),
-                                        eval_verb(),       compare_verb(), version_verb()};
+                                        eval_verb(),       compare_verb(), bisect_verb(), version_verb()};
   return all;
 }
 

@@ -38,6 +38,7 @@ constexpr Handler handlers[] = {{"export", run_export},
                                 {"bench", run_bench},
                                 {"eval", run_eval},
                                 {"compare", run_compare},
+                                {"bisect", run_bisect},
                                 {"version", run_version}};
 
 /// How errors are printed, known even when the rest of the command line can't be parsed.
