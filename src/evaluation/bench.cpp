@@ -36,18 +36,6 @@ Status decode(Session& session, std::span<const int32_t> tokens) {
   return {};
 }
 
-void summarize(BenchRow& row) {
-  const auto count = static_cast<double>(row.samples.size());
-  for (const double sample : row.samples) row.mean += sample / count;
-  double squares = 0;
-  for (const double sample : row.samples) squares += (sample - row.mean) * (sample - row.mean);
-  row.stddev = row.samples.size() < 2 ? 0 : std::sqrt(squares / (count - 1));
-  std::vector<double> sorted = row.samples;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  row.median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
 using Work = std::function<Status(Session&, std::span<const int32_t>)>;
 
 /// Measures `work` on `count` tokens after `depth` others: once unmeasured, then `repetitions` times.
@@ -93,6 +81,18 @@ Status check(const Session& session, const BenchOptions& options) {
 }
 
 }  // namespace
+
+void summarize(BenchRow& row) {
+  const auto count = static_cast<double>(row.samples.size());
+  for (const double sample : row.samples) row.mean += sample / count;
+  double squares = 0;
+  for (const double sample : row.samples) squares += (sample - row.mean) * (sample - row.mean);
+  row.stddev = row.samples.size() < 2 ? 0 : std::sqrt(squares / (count - 1));
+  std::vector<double> sorted = row.samples;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  row.median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
 
 Result<BenchResult> bench(Session& session, const BenchOptions& options) {
   HEXLM_TRY(check(session, options));

@@ -17,14 +17,17 @@ struct BenchOptions {
   int repetitions = 5;
 };
 
-/// One row, named as in docs/cli.md: pp512, tg64, tg64@d512. Unit is tokens per second.
+/// One row, named as in docs/cli.md: pp512, tg64, tg64@d512.
 struct BenchRow {
   std::string name;
+  std::string unit = "tok/s";
   double mean = 0;
   double stddev = 0;
   double median = 0;
   std::vector<double> samples;
 };
+/// Fills mean, standard deviation and median from the samples.
+void summarize(BenchRow& row);
 
 struct BenchResult {
   std::vector<BenchRow> rows;

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.hpp"
+#include "evaluation/bench.hpp"
+#include "runtime/vision_encoder.hpp"
+#include "vision/preprocess.hpp"
+
+namespace hexlm {
+
+/// What one image of a size costs, from its pixels to its features. Seconds are means over the repetitions.
+struct ImageBenchRow {
+  BenchRow row;  ///< "vision256x256", images per second
+  int64_t tokens = 0;
+  double mean_s = 0;
+  double stddev_s = 0;
+  double preprocess_s = 0;
+  double tower_s = 0;
+};
+
+/// A synthetic image, prepared and encoded once unmeasured, then `repetitions` times. Errors: usage for a
+/// size without pixels or without repetitions, limit for more pixels than a file may have; those of the
+/// encoder.
+Result<ImageBenchRow> bench_image(VisionEncoder& encoder, ImageSize size, int repetitions);
+
+}  // namespace hexlm
