@@ -87,6 +87,11 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
   return best == nullptr ? std::string() : *best;
 }
 
+std::string likely_meant(std::string_view word, std::span<const std::string> candidates) {
+  std::string best = nearest(word, candidates);
+  return edit_distance(word, best) * 3 <= std::max<size_t>(word.size(), 3) ? best : std::string();
+}
+
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (true) {
@@ -119,6 +124,23 @@ bool is_valid_utf8(std::string_view text) {
     i += length;
   }
   return true;
+}
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      line += c;
+    } else if (c == '\n') {
+      line += "\\n";
+    } else if (c == '\t') {
+      line += "\\t";
+    } else {
+      line += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return line;
 }
 
 }  // namespace hexlm

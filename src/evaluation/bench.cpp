@@ -63,6 +63,13 @@ Status check(const Session& session, const BenchOptions& options) {
     return fail(ErrorCode::usage,
                 fmt::format("at least 1 repetition is needed, got {}", options.repetitions));
   }
+  const auto none = [](const std::vector<int64_t>& counts) {
+    return std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; });
+  };
+  if (none(options.prompt_tokens) && none(options.generated_tokens)) {
+    return fail(ErrorCode::usage, "nothing to measure: no length to prefill and none to decode",
+                "give a length other than 0 with -p or -n");
+  }
   for (const int64_t depth : options.depths) {
     for (const auto* counts : {&options.prompt_tokens, &options.generated_tokens}) {
       for (const int64_t count : *counts) {

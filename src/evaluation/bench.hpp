@@ -17,10 +17,10 @@ struct BenchOptions {
   int repetitions = 5;
 };
 
-/// One row, named as in docs/cli.md: pp512, tg64, tg64@d512.
+/// One row, named as in docs/cli.md: pp512, tg64, tg64@d512, vision256x256.
 struct BenchRow {
   std::string name;
-  std::string unit = "tok/s";
+  std::string unit = "tok/s";  ///< "images/s" for a vision tower
   double mean = 0;
   double stddev = 0;
   double median = 0;

@@ -45,7 +45,7 @@ Result<ImageBenchRow> bench_image(VisionEncoder& encoder, ImageSize size, int re
   ImageBenchRow result;
   result.row.name = fmt::format("vision{}x{}", size.width, size.height);
   result.row.unit = "images/s";
-  BenchRow seconds;
+  BenchRow towers;
   for (int i = -1; i < repetitions; ++i) {
     const auto start = ImageClock::now();
     HEXLM_ASSIGN(const PreparedImage prepared, preprocess_image(image, encoder.preprocessor()));
@@ -54,16 +54,14 @@ Result<ImageBenchRow> bench_image(VisionEncoder& encoder, ImageSize size, int re
     const auto end = ImageClock::now();
     result.tokens = features->tokens;
     if (i < 0) continue;
-    const double total = seconds_between(start, end);
-    result.row.samples.push_back(1 / total);
-    seconds.samples.push_back(total);
     result.preprocess_s += seconds_between(start, prepared_at) / repetitions;
-    result.tower_s += seconds_between(prepared_at, end) / repetitions;
+    towers.samples.push_back(seconds_between(prepared_at, end));
+    result.row.samples.push_back(1 / towers.samples.back());
   }
   summarize(result.row);
-  summarize(seconds);
-  result.mean_s = seconds.mean;
-  result.stddev_s = seconds.stddev;
+  summarize(towers);
+  result.tower_s = towers.mean;
+  result.tower_stddev_s = towers.stddev;
   return result;
 }
 

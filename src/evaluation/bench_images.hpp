@@ -9,14 +9,13 @@
 
 namespace hexlm {
 
-/// What one image of a size costs, from its pixels to its features. Seconds are means over the repetitions.
+/// What images of one size cost; seconds are means over the repetitions.
 struct ImageBenchRow {
-  BenchRow row;  ///< "vision256x256", images per second
+  BenchRow row;  ///< of the vision tower: "vision256x256", images per second
   int64_t tokens = 0;
-  double mean_s = 0;
-  double stddev_s = 0;
-  double preprocess_s = 0;
   double tower_s = 0;
+  double tower_stddev_s = 0;
+  double preprocess_s = 0;  ///< scaling and cutting, which the row leaves out
 };
 
 /// A synthetic image, prepared and encoded once unmeasured, then `repetitions` times. Errors: usage for a

@@ -48,17 +48,27 @@ Result<std::vector<float>> run_package(const std::shared_ptr<const Model>& model
   return all;
 }
 
-/// The graph in double precision on any weights of its shapes.
-Result<std::vector<float>> run_exactly(const Graph& graph, const WeightSource& weights,
-                                       const std::vector<int32_t>& ids, int threads) {
+/// What a text of these tokens gives to a graph: no images.
+std::vector<std::vector<double>> text_inputs(const Graph& graph, const std::vector<int32_t>& ids) {
   std::vector<double> rows(ids.size());
   std::iota(rows.begin(), rows.end(), 0.0);
   std::vector<double> positions;
   for (int stream = 0; stream < 3; ++stream) positions.insert(positions.end(), rows.begin(), rows.end());
+  std::vector<std::vector<double>> inputs = {{ids.begin(), ids.end()}, std::move(positions), std::move(rows)};
+  for (size_t i = inputs.size(); i < graph.inputs().size(); ++i) {
+    const bool index = graph.value(graph.inputs()[i]).dtype == DType::i32;
+    inputs.emplace_back(index ? ids.size() : 0, -1.0);
+  }
+  return inputs;
+}
+
+/// The graph in double precision on any weights of its shapes.
+Result<std::vector<float>> run_exactly(const Graph& graph, const WeightSource& weights,
+                                       const std::vector<int32_t>& ids, int threads) {
   SymbolValues symbols;
   symbols.tokens = symbols.rows = static_cast<int64_t>(ids.size());
   DoubleExecutor executor(graph, weights, {threads, false});
-  HEXLM_TRY(executor.run(symbols, {{ids.begin(), ids.end()}, positions, rows}));
+  HEXLM_TRY(executor.run(symbols, text_inputs(graph, ids)));
   return executor.value(graph.outputs()[0]);
 }
 
@@ -99,6 +109,7 @@ std::string Verification::warning() const {
 
 Result<Verification> verify_package(const std::string& checkpoint, const std::string& package, int threads) {
   HEXLM_ASSIGN(const auto model, Model::open(package, {threads, true}));
+  HEXLM_TRY(model->verify_vision(threads));
   HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> source, CheckpointWeights::open(checkpoint));
   Verification verification;
   if (model->is_package() && rounds_to_nearest(model->package()->manifest())) {

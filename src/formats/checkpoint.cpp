@@ -1,9 +1,12 @@
 #include <filesystem>
 #include <fmt/format.h>
+#include <optional>
+#include <set>
 #include <simdjson.h>
 #include <utility>
 
 #include "base/atomic_file.hpp"
+#include "base/log.hpp"
 #include "formats/safetensors.hpp"
 
 namespace hexlm {
@@ -16,8 +19,15 @@ constexpr const char* index_name = "model.safetensors.index.json";
 /// An index holds about 100 bytes a tensor: room for more than half a million tensors.
 constexpr uint64_t index_limit = uint64_t{64} << 20;
 
+constexpr const char* out_of_memory = "memory ran out while its JSON was read";
+
 /// Which shard holds which tensors, as the index claims.
 using Claims = std::map<std::string, std::vector<std::string>>;
+
+struct Index {
+  Claims claims;
+  std::optional<double> total_size;  ///< metadata.total_size: bytes of all tensors
+};
 
 /// True for a relative path that stays within the folder it is joined to.
 bool stays_inside(const std::string& name) {
@@ -65,7 +75,7 @@ Status check_folder(const std::string& folder) {
   return {};
 }
 
-Result<Claims> read_index(const std::string& path) {
+Result<Index> read_index(const std::string& path) {
   HEXLM_ASSIGN(const std::string text, read_file(path, index_limit));
   const auto bad = [&](std::string_view what) {
     return fail(ErrorCode::bad_input, fmt::format("{}: {}", path, what), "download the index again");
@@ -73,11 +83,14 @@ Result<Claims> read_index(const std::string& path) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (const auto error = parser.parse(text).get(root); error != simdjson::SUCCESS) {
+    if (error == simdjson::MEMALLOC)
+      return fail(ErrorCode::limit, fmt::format("{}: {}", path, out_of_memory));
     return bad(fmt::format("not valid JSON: {}", simdjson::error_message(error)));
   }
   simdjson::dom::object map;
   if (root["weight_map"].get(map) != simdjson::SUCCESS) return bad("weight_map: expected an object");
-  Claims claims;
+  Index index;
+  Claims& claims = index.claims;
   std::map<std::string_view, std::string_view> shard_of;
   for (const simdjson::dom::key_value_pair member : map) {
     std::string_view shard;
@@ -96,7 +109,10 @@ Result<Claims> read_index(const std::string& path) {
     claims[name].emplace_back(member.key);
   }
   if (claims.empty()) return bad("weight_map lists no tensor");
-  return claims;
+  double total_size = 0;
+  const simdjson::dom::element metadata = root;
+  if (metadata["metadata"]["total_size"].get(total_size) == simdjson::SUCCESS) index.total_size = total_size;
+  return index;
 }
 
 Result<SafetensorsFile> open_shard(const std::string& folder, const std::string& shard,
@@ -121,6 +137,35 @@ Result<SafetensorsFile> open_shard(const std::string& folder, const std::string&
   return file;
 }
 
+/// `shards` in the order of `claims`.
+Status check_listed(const Claims& claims, const std::vector<SafetensorsFile>& shards) {
+  auto shard = shards.begin();
+  for (const auto& [name, claimed] : claims) {
+    const std::set<std::string_view> listed(claimed.begin(), claimed.end());
+    for (const TensorView& tensor : shard->tensors()) {
+      if (listed.contains(tensor.name)) continue;
+      return fail(ErrorCode::bad_input,
+                  fmt::format("{}: tensor '{}' is not among the {} that the index lists in this shard",
+                              shard->file().path(), tensor.name, claimed.size()),
+                  "the index and the shards are of different versions: download them again");
+    }
+    ++shard;
+  }
+  return {};
+}
+
+/// Only a warning: some writers count shared tensors twice, and the shards are checked one by one.
+void compare_total_size(const std::string& index_path, double total_size,
+                        const std::vector<SafetensorsFile>& shards) {
+  uint64_t bytes = 0;
+  for (const SafetensorsFile& shard : shards) {
+    for (const TensorView& tensor : shard.tensors()) bytes += tensor.bytes.size();
+  }
+  if (static_cast<double>(bytes) == total_size) return;
+  log_warning(fmt::format("{}: metadata.total_size is {:.0f}, the shards hold {} bytes of tensors",
+                          index_path, total_size, bytes));
+}
+
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(const std::string& folder) {
@@ -130,12 +175,13 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
   const std::string single = (fs::path(folder) / single_name).string();
   const std::string index = (fs::path(folder) / index_name).string();
   std::error_code error;
+  Index listed;
   if (fs::exists(single, error)) {  // as transformers does, the single file goes before the index
     HEXLM_ASSIGN(SafetensorsFile file, SafetensorsFile::open(single));
     checkpoint.shards_.push_back(std::move(file));
   } else if (fs::exists(index, error)) {
-    HEXLM_ASSIGN(const Claims claims, read_index(index));
-    for (const auto& [shard, claimed] : claims) {
+    HEXLM_ASSIGN(listed, read_index(index));
+    for (const auto& [shard, claimed] : listed.claims) {
       HEXLM_ASSIGN(SafetensorsFile file, open_shard(folder, shard, claimed));
       checkpoint.shards_.push_back(std::move(file));
     }
@@ -157,6 +203,8 @@ Result<Checkpoint> Checkpoint::open(const std::string& folder) {
       }
     }
   }
+  HEXLM_TRY(check_listed(listed.claims, checkpoint.shards_));
+  if (listed.total_size) compare_total_size(index, *listed.total_size, checkpoint.shards_);
   return checkpoint;
 }
 

@@ -26,6 +26,11 @@ std::optional<Codec> float_codec(DType dtype) {
   }
 }
 
+/// Its weights have the file's prefix; lm_head has none.
+bool of_decoder(std::string_view name) {
+  return name.starts_with("layers.") || name.starts_with("embed_tokens.") || name.starts_with("norm.");
+}
+
 }  // namespace
 
 std::optional<std::string> canonical_name(std::string_view source) {
@@ -56,6 +61,10 @@ Result<std::shared_ptr<CheckpointWeights>> CheckpointWeights::create(Checkpoint 
                               former->second->name, tensor->name, former->first),
                   "the folder mixes files of two exports: download it again");
     }
+    // How this file names the weights of the decoder, for what is not in it.
+    if (of_decoder(former->first)) {
+      weights->prefix_ = tensor->name.substr(0, tensor->name.size() - former->first.size());
+    }
   }
   return weights;
 }
@@ -63,9 +72,12 @@ Result<std::shared_ptr<CheckpointWeights>> CheckpointWeights::create(Checkpoint 
 Result<WeightView> CheckpointWeights::find(std::string_view name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) {
-    const std::string near = nearest(name, names());
-    return fail(ErrorCode::bad_input, fmt::format("{}: the weight '{}' is missing", origin(), name),
-                near.empty() ? "" : fmt::format("the nearest name is '{}'", near));
+    const auto near = index_.find(nearest(name, names()));
+    return fail(
+        ErrorCode::bad_input,
+        fmt::format("{}: the weight '{}{}' is missing", origin(), of_decoder(name) ? prefix_ : "", name),
+        near == index_.end() ? "download the checkpoint again: it holds no weights"
+                             : fmt::format("the nearest name is '{}'", near->second->name));
   }
   const TensorView& tensor = *found->second;
   const std::optional<Codec> codec = float_codec(tensor.dtype);

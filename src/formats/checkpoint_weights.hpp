@@ -38,6 +38,7 @@ class CheckpointWeights : public WeightSource {
  private:
   explicit CheckpointWeights(Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
   Checkpoint checkpoint_;
+  std::string prefix_;  ///< of the decoder's weights in the file: "model."
   std::map<std::string, const TensorView*, std::less<>> index_;
 };
 

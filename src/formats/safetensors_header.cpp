@@ -196,6 +196,10 @@ Result<SafetensorsContent> HeaderReader::read(std::string_view header) {
   simdjson::dom::parser parser;
   simdjson::dom::element root;
   if (const auto error = parser.parse(header.data(), header.size()).get(root); error != simdjson::SUCCESS) {
+    if (error == simdjson::MEMALLOC) {
+      return fail(ErrorCode::limit, fmt::format("{}: memory ran out while the header was read", origin_),
+                  "free memory");
+    }
     return bad(fmt::format("the header is not valid JSON: {}", simdjson::error_message(error)));
   }
   simdjson::dom::object object;

@@ -57,7 +57,8 @@ class ConfigParser {
     parse_tie(text);
     HEXLM_TRY(top_.status());
     HEXLM_TRY(reader_.status());
-    HEXLM_ASSIGN(text.rope, parse_rope(text_, prefix_, origin_, family_, text.head_dim, text.max_positions));
+    HEXLM_ASSIGN(text.rope, parse_rope(text_, prefix_, origin_, family_, text.head_dim, text.max_positions,
+                                       config.notes));
     return config;
   }
 
@@ -288,7 +289,11 @@ Result<ModelConfig> parse_model_config(const Json& json, const std::string& orig
 }
 
 void apply_checkpoint_facts(ModelConfig& config, bool has_lm_head) {
-  if (!has_lm_head) config.text.tied_embeddings = true;
+  if (has_lm_head || config.text.tied_embeddings) return;
+  config.text.tied_embeddings = true;
+  config.notes.emplace_back(
+      "the checkpoint has no lm_head.weight though its config.json does not tie it: the embedding serves as "
+      "both");
 }
 
 }  // namespace hexlm

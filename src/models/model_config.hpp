@@ -76,7 +76,8 @@ struct ModelConfig {
   bool has_vision = false;  ///< config.json describes a vision tower
   /// Set by `resolve_vision`: the text graph then takes image features, and a tower can be built.
   std::optional<VisionConfig> vision;
-  Json source;  ///< config.json whole
+  std::vector<std::string> notes;  ///< what the file leaves open or contradicts itself in, and what was taken
+  Json source;                     ///< config.json whole
 };
 
 /// Reads a config.json. Errors: bad_input (a key missing or of the wrong type or range: names file, key,
@@ -84,7 +85,7 @@ struct ModelConfig {
 /// rope types or options that are not implemented (never silently ignored).
 Result<ModelConfig> parse_model_config(const Json& json, const std::string& origin);
 
-/// A checkpoint without `lm_head.weight` is tied whatever its config says (spec A.0).
+/// A checkpoint without `lm_head.weight` is tied whatever its config says (spec A.0); a note says so.
 void apply_checkpoint_facts(ModelConfig& config, bool has_lm_head);
 
 /// Reads `vision_config` into `config.vision` when the model has one and its weights are there; without

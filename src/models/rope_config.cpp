@@ -16,20 +16,26 @@ constexpr int64_t largest_context = int64_t{1} << 31;
 class RopeParser {
  public:
   RopeParser(const Json& text, const std::string& prefix, const std::string& origin,
-             const ModelFamily& family)
-      : family_(family),
+             const ModelFamily& family, std::vector<std::string>& notes)
+      : origin_(origin),
+        family_(family),
+        notes_(notes),
+        top_(origin, {{&text, prefix}}),
         rope_(origin, rope_scopes(text, prefix)),
         merged_(origin, merged_scopes(text, prefix)) {}
 
   Result<RopeConfig> run(int64_t head_dim, int64_t max_positions) {
     RopeConfig config;
     parse_type(config);
-    config.theta = merged_.number_or("rope_theta", config.theta, 2, largest_theta);
+    parse_theta(config);
     parse_rotary_part(config, head_dim);
     if (config.type != RopeConfig::Type::standard) config.factor = rope_.number("factor", 1, largest_factor);
     if (config.type == RopeConfig::Type::yarn || config.type == RopeConfig::Type::llama3) {
+      // transformers lets yarn take the model's own context here, llama3 must say it.
       config.original_max_position =
-          merged_.integer_or("original_max_position_embeddings", max_positions, 1, largest_context);
+          config.type == RopeConfig::Type::llama3
+              ? merged_.integer("original_max_position_embeddings", 1, largest_context)
+              : merged_.integer_or("original_max_position_embeddings", max_positions, 1, largest_context);
     }
     if (config.type == RopeConfig::Type::yarn) parse_yarn(config);
     if (config.type == RopeConfig::Type::llama3) parse_llama3(config);
@@ -48,6 +54,21 @@ class RopeParser {
     std::vector<ConfigReader::Scope> scopes = rope_scopes(text, prefix);
     scopes.push_back({&text, prefix});
     return scopes;
+  }
+
+  void parse_theta(RopeConfig& config) {
+    const double fallback = config.theta;
+    config.theta = merged_.number_or("rope_theta", fallback, 2, largest_theta);
+    if (!merged_.has("rope_theta")) {
+      notes_.push_back(fmt::format("{}: 'rope_theta' is missing: {:.0f} is taken, as transformers does",
+                                   origin_, fallback));
+    }
+    if (!rope_.has("rope_theta") || !top_.has("rope_theta") || !merged_.status()) return;
+    const double other = top_.number_or("rope_theta", config.theta, 2, largest_theta);
+    if (other == config.theta) return;
+    notes_.push_back(
+        fmt::format("{}: 'rope_theta' is {} and again {}: the first is taken, as transformers does", origin_,
+                    rope_.shown("rope_theta"), top_.shown("rope_theta")));
   }
 
   void parse_type(RopeConfig& config) {
@@ -133,7 +154,10 @@ class RopeParser {
     }
   }
 
+  const std::string& origin_;
   const ModelFamily& family_;
+  std::vector<std::string>& notes_;
+  ConfigReader top_;     // the text keys alone
   ConfigReader rope_;    // rope_parameters, rope_scaling
   ConfigReader merged_;  // and then the text keys themselves
 };
@@ -141,7 +165,8 @@ class RopeParser {
 }  // namespace
 
 Result<RopeConfig> parse_rope(const Json& text, const std::string& prefix, const std::string& origin,
-                              const ModelFamily& family, int64_t head_dim, int64_t max_positions) {
+                              const ModelFamily& family, int64_t head_dim, int64_t max_positions,
+                              std::vector<std::string>& notes) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     const Json* value = member(text, key);
     if (value != nullptr && !value->is_object()) {
@@ -149,7 +174,7 @@ Result<RopeConfig> parse_rope(const Json& text, const std::string& prefix, const
                                                     key, shortened(*value)));
     }
   }
-  return RopeParser(text, prefix, origin, family).run(head_dim, max_positions);
+  return RopeParser(text, prefix, origin, family, notes).run(head_dim, max_positions);
 }
 
 }  // namespace hexlm

@@ -7,6 +7,7 @@ namespace hexlm {
 Result<CodecChoice> choose_codecs(const ExportOptions& options, bool tied) {
   CodecChoice choice;
   choice.linear = options.linear.value_or(choice.linear);
+  choice.vision = options.vision.value_or(choice.vision);
   if (!tied) {
     choice.lm_head = options.lm_head.value_or(choice.lm_head);
     choice.embedding = options.embedding.value_or(choice.embedding);
@@ -34,8 +35,9 @@ Codec codec_for(ParameterRole role, DType source, const CodecChoice& choice) {
       return choice.embedding;
     case ParameterRole::vector:
       return Codec{};
-    case ParameterRole::sensitive:
     case ParameterRole::vision:
+      return choice.vision;
+    case ParameterRole::sensitive:
       break;
   }
   if (source == DType::f16) return {Codec::Kind::f16, 16, 0, true};

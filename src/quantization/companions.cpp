@@ -11,13 +11,10 @@
 namespace hexlm {
 namespace {
 
-constexpr std::array copied_files = {"tokenizer.json",
-                                     "tokenizer_config.json",
-                                     "special_tokens_map.json",
-                                     "chat_template.jinja",
-                                     "generation_config.json",
-                                     "preprocessor_config.json",
-                                     "video_preprocessor_config.json"};
+constexpr std::array copied_files = {"tokenizer.json",          "tokenizer_config.json",
+                                     "special_tokens_map.json", "chat_template.jinja",
+                                     "generation_config.json",  "preprocessor_config.json",
+                                     "processor_config.json",   "video_preprocessor_config.json"};
 constexpr const char* template_file = "chat_template.jinja";
 /// The largest tokenizer.json published so far has 33 MB.
 constexpr uint64_t companion_limit = uint64_t{256} << 20;

@@ -23,9 +23,10 @@ namespace {
 /// no second pass over gigabytes.
 using SourceHashes = std::map<std::string, Hasher, std::less<>>;
 
-std::vector<TensorPlan> file_plan(const ExportPlan& plan) {
+std::vector<TensorPlan> file_plan(const ExportPlan& plan, std::string_view file) {
   std::vector<TensorPlan> parts;
   for (const ExportTensor& tensor : plan.tensors) {
+    if (tensor.file != file) continue;
     PackageTensor stored;
     stored.name = tensor.name;
     stored.codec = tensor.codec;
@@ -35,41 +36,59 @@ std::vector<TensorPlan> file_plan(const ExportPlan& plan) {
   return parts;
 }
 
-/// Writes weights.safetensors and lists it and its tensors in the manifest.
-Status write_weights(const std::string& folder, const ExportOptions& options, const ExportPlan& plan,
-                     const CheckpointWeights& weights, const ProgressCallback& progress, SourceHashes& hashes,
-                     Manifest& manifest) {
-  HEXLM_ASSIGN(SafetensorsWriter writer,
-               SafetensorsWriter::create(folder + "/" + weights_file, file_plan(plan), {{"format", "hexlm"}},
-                                         package_alignment));
-  ThreadPool pool(options.threads);
-  TensorStream stream(writer, pool);
-  uint64_t total = 0;
-  for (const ExportTensor& tensor : plan.tensors) total += tensor.source_bytes;
-  uint64_t done = 0;
-  manifest.tensors.reserve(plan.tensors.size());
-  for (const ExportTensor& tensor : plan.tensors) {
-    HEXLM_ASSIGN(const WeightView weight, weights.find(tensor.name));
-    const MappedFile* file = weights.checkpoint().file_of(weight.data.name);
-    if (file == nullptr || weight.shape != tensor.shape || weight.data.bytes.size() != tensor.source_bytes) {
+/// Writes the tensor files of the package and lists them and their tensors in the manifest.
+class FileExport {
+ public:
+  FileExport(const std::string& folder, const ExportPlan& plan, const CheckpointWeights& weights,
+             const ProgressCallback& progress, SourceHashes& hashes)
+      : folder_(folder), plan_(plan), weights_(weights), progress_(progress), hashes_(hashes) {
+    for (const ExportTensor& tensor : plan.tensors) total_ += tensor.source_bytes;
+  }
+
+  Status write(const char* file, ThreadPool& pool, Manifest& manifest) {
+    const std::vector<TensorPlan> parts = file_plan(plan_, file);
+    if (parts.empty()) return {};
+    HEXLM_ASSIGN(
+        SafetensorsWriter writer,
+        SafetensorsWriter::create(folder_ + "/" + file, parts, {{"format", "hexlm"}}, package_alignment));
+    TensorStream stream(writer, pool);
+    for (const ExportTensor& tensor : plan_.tensors) {
+      if (tensor.file != file) continue;
+      HEXLM_ASSIGN(PackageTensor stored, write(stream, tensor));
+      stored.file = file;
+      manifest.tensors.push_back(std::move(stored));
+    }
+    HEXLM_TRY(writer.commit());
+    manifest.files.push_back({file, writer.file_bytes(), writer.header_checksum()});
+    return {};
+  }
+
+ private:
+  Result<PackageTensor> write(TensorStream& stream, const ExportTensor& tensor) {
+    HEXLM_ASSIGN(const WeightView weight, weights_.find(tensor.name));
+    const MappedFile* source = weights_.checkpoint().file_of(weight.data.name);
+    if (source == nullptr || weight.shape != tensor.shape ||
+        weight.data.bytes.size() != tensor.source_bytes) {
       return fail(ErrorCode::bad_input,
                   fmt::format("{}: tensor '{}' has shape {}, {} when the export was planned",
-                              file_of(weights, weight), weight.data.name, format_shape(weight.shape),
+                              file_of(weights_, weight), weight.data.name, format_shape(weight.shape),
                               format_shape(tensor.shape)));
     }
     const auto advance = [&](uint64_t bytes) {
-      done += bytes;
-      return !progress || progress(tensor.name, done, total);
+      done_ += bytes;
+      return !progress_ || progress_(tensor.name, done_, total_);
     };
-    HEXLM_ASSIGN(PackageTensor stored,
-                 stream.write(weight.data, *file, tensor, hashes[file->path()], advance));
-    stored.file = weights_file;
-    manifest.tensors.push_back(std::move(stored));
+    return stream.write(weight.data, *source, tensor, hashes_[source->path()], advance);
   }
-  HEXLM_TRY(writer.commit());
-  manifest.files.push_back({weights_file, writer.file_bytes(), writer.header_checksum()});
-  return {};
-}
+
+  const std::string& folder_;
+  const ExportPlan& plan_;
+  const CheckpointWeights& weights_;
+  const ProgressCallback& progress_;
+  SourceHashes& hashes_;
+  uint64_t total_ = 0;
+  uint64_t done_ = 0;
+};
 
 Json source_files(const std::vector<CompanionFile>& companions, const SourceHashes& hashes) {
   Json files = Json::array();
@@ -88,7 +107,7 @@ Json source_files(const std::vector<CompanionFile>& companions, const SourceHash
 }
 
 /// Neither time nor host: the same export gives the same manifest.
-Json provenance(const ExportOptions& options, const CodecChoice& choice,
+Json provenance(const ExportOptions& options, const ModelConfig& config, const CodecChoice& choice,
                 const std::vector<CompanionFile>& companions, const SourceHashes& hashes) {
   Json record = Json::object();
   record["tool"] = "hexlm " + options.tool_version;
@@ -97,6 +116,7 @@ Json provenance(const ExportOptions& options, const CodecChoice& choice,
   record["codecs"] = {{"linear", to_string(choice.linear)},
                       {"lm_head", to_string(choice.lm_head)},
                       {"embedding", to_string(choice.embedding)}};
+  if (config.vision) record["codecs"]["vision"] = to_string(choice.vision);
   record["source"] = source_files(companions, hashes);
   return record;
 }
@@ -116,8 +136,10 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   manifest.files = std::move(companions.files);
   HEXLM_TRY(write_runtime_defaults(options.checkpoint, folder.working_path()));
   SourceHashes hashes;
-  HEXLM_TRY(write_weights(folder.working_path(), options, plan, *weights, progress, hashes, manifest));
-  manifest.provenance = provenance(options, choice, companions.sources, hashes);
+  ThreadPool pool(options.threads);
+  FileExport writer(folder.working_path(), plan, *weights, progress, hashes);
+  for (const char* file : {weights_file, vision_file}) HEXLM_TRY(writer.write(file, pool, manifest));
+  manifest.provenance = provenance(options, plan.config, choice, companions.sources, hashes);
   HEXLM_TRY(
       write_file_atomically(folder.working_path() + "/manifest.json", seal_manifest(to_json(manifest))));
   if (interrupted()) return fail(ErrorCode::interrupted, "export interrupted before its end");

@@ -20,6 +20,7 @@ struct ExportOptions {
   std::optional<Codec> linear;     ///< --quant, default w4g64
   std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
   std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
+  std::optional<Codec> vision;     ///< --vision: matrices of the vision tower, default w8g128
   bool replace = false;            ///< overwrite an existing package
   int threads = 1;
   std::vector<std::string> argv;  ///< recorded in the manifest
@@ -29,6 +30,7 @@ struct ExportOptions {
 /// One tensor of the plan; `note` says what is special (a short last group, tied, kept at f16 because …).
 struct ExportTensor {
   std::string name;
+  std::string file;  ///< of the package: weights_file or vision_file
   std::vector<int64_t> shape;
   ParameterRole role = ParameterRole::vector;
   std::string source_dtype;

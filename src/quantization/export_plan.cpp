@@ -20,6 +20,7 @@ constexpr uint64_t tokenizer_memory_factor = 8;
 constexpr uint64_t memory_per_tensor = 4096;
 /// Configuration files, headers and padding.
 constexpr uint64_t disk_slack = uint64_t{1} << 20;
+constexpr std::string_view vision_prefix = "visual.";
 
 uint64_t stored_bytes(const Codec& codec, const std::vector<int64_t>& shape) {
   PackageTensor tensor;
@@ -47,8 +48,10 @@ std::string tensor_note(const ExportTensor& tensor, DType source, const CodecCho
     parts.push_back(std::move(fit));
   }
   if (tensor.role == ParameterRole::embedding && tied) parts.emplace_back("also lm_head (tied)");
-  if (tensor.role == ParameterRole::sensitive && !choice.linear.is_float()) {
-    parts.push_back(fmt::format("kept {}: its error is amplified", to_string(source)));
+  const bool vision = tensor.file == vision_file;
+  if (tensor.role == ParameterRole::sensitive && !(vision ? choice.vision : choice.linear).is_float()) {
+    parts.push_back(fmt::format("kept {}: {}", to_string(source),
+                                vision ? "every block builds on it" : "its error is amplified"));
   }
   std::string note;
   for (const std::string& part : parts) note += (note.empty() ? "" : "; ") + part;
@@ -60,6 +63,7 @@ Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& pa
   HEXLM_ASSIGN(const WeightView weight, source.weights->find(parameter.name));
   ExportTensor tensor;
   tensor.name = parameter.name;
+  tensor.file = parameter.name.starts_with(vision_prefix) ? vision_file : weights_file;
   tensor.shape = parameter.shape;
   tensor.role = parameter.role;
   tensor.source_dtype = to_string(weight.data.dtype);
@@ -127,17 +131,12 @@ Status check_resources(const ExportOptions& options, ExportPlan& plan) {
 }
 
 void add_notes(const ExportSource& source, ExportPlan& plan) {
-  size_t vision = 0;
+  plan.notes = source.config.notes;
   for (const std::string& name : source.left_out) {
-    if (name == "lm_head.weight") {
-      plan.notes.emplace_back(
-          "lm_head.weight of the checkpoint is left out: config.json ties it to the embedding");
-    } else {
-      ++vision;
-    }
+    if (name != "lm_head.weight") continue;
+    plan.notes.emplace_back(
+        "lm_head.weight of the checkpoint is left out: config.json ties it to the embedding");
   }
-  if (vision > 0)
-    plan.notes.push_back(fmt::format("{} tensors of the vision tower are left out: text only", vision));
 }
 
 }  // namespace

@@ -7,13 +7,13 @@
 
 #include "base/text.hpp"
 #include "formats/json.hpp"
+#include "formats/package.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace hexlm {
 namespace {
 
 constexpr std::string_view head_name = "lm_head.weight";
-constexpr std::string_view vision_prefix = "visual.";
 
 Status check_weight(const CheckpointWeights& weights, const Parameter& parameter) {
   if (!weights.contains(parameter.name)) {
@@ -44,9 +44,8 @@ Status find_left_out(ExportSource& source) {
   for (const Parameter& parameter : source.parameters) used.insert(parameter.name);
   for (std::string& name : source.weights->names()) {
     if (used.contains(name)) continue;
-    const bool vision = source.config.has_vision && name.starts_with(vision_prefix);
     const bool tied_head = source.config.text.tied_embeddings && name == head_name;
-    if (!vision && !tied_head) {
+    if (!tied_head) {
       return fail(ErrorCode::unsupported,
                   fmt::format("{}: tensor '{}' has no place in a {} model", source.weights->origin(), name,
                               source.config.model_type),
@@ -76,14 +75,24 @@ std::string file_of(const CheckpointWeights& weights, const WeightView& weight) 
 }
 
 Result<ExportSource> open_export_source(const std::string& folder) {
+  if (Package::is_package(folder)) {
+    return fail(ErrorCode::bad_input,
+                fmt::format("{}: is a package already, expected a Hugging Face checkpoint", folder),
+                "export from the checkpoint that it was made from; `run` takes the package as it is");
+  }
   ExportSource source;
   const std::string config_path = folder + "/config.json";
   HEXLM_ASSIGN(const Json json, read_json(config_path));
   HEXLM_ASSIGN(source.config, parse_model_config(json, config_path));
   HEXLM_ASSIGN(source.weights, CheckpointWeights::open(folder));
   apply_checkpoint_facts(source.config, source.weights->contains(head_name));
+  HEXLM_TRY(resolve_vision(source.config, source.weights->contains(tower_weight), config_path));
   HEXLM_ASSIGN(const Graph graph, build_text_graph(source.config));
   source.parameters = graph.parameters();
+  if (source.config.vision) {
+    HEXLM_ASSIGN(const Graph tower, build_vision_graph(source.config));
+    source.parameters.insert(source.parameters.end(), tower.parameters().begin(), tower.parameters().end());
+  }
   for (const Parameter& parameter : source.parameters) HEXLM_TRY(check_weight(*source.weights, parameter));
   HEXLM_TRY(find_left_out(source));
   HEXLM_TRY(check_tokenizer(folder, source.config));

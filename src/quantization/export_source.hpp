@@ -11,13 +11,13 @@
 
 namespace hexlm {
 
-/// A checkpoint that was found complete: its configuration, the graph's parameters, and a weight of the right
-/// shape and a float dtype for each of them.
+/// A checkpoint that was found complete: its configuration, the parameters of its graphs, and a weight of the
+/// right shape and a float dtype for each of them.
 struct ExportSource {
   std::shared_ptr<CheckpointWeights> weights;
   ModelConfig config;
   std::vector<Parameter> parameters;
-  std::vector<std::string> left_out;  ///< canonical names of tensors that the text model has no use for
+  std::vector<std::string> left_out;  ///< canonical names of tensors that the model has no use for
 };
 
 /// Errors: those of parse_model_config and CheckpointWeights::open; bad_input for a missing weight or another

@@ -56,6 +56,8 @@ std::map<int32_t, Distribution> special_distributions(const Graph& graph, double
       special[node.parameters[0].index] = {Distribution::Kind::normal, 1.0 - norm->weight_offset, deviation};
     } else if (std::holds_alternative<op::GatedRmsNorm>(node.op)) {
       special[node.parameters[0].index] = {Distribution::Kind::normal, 1, deviation};
+    } else if (std::holds_alternative<op::LayerNorm>(node.op)) {
+      special[node.parameters[0].index] = {Distribution::Kind::normal, 1, deviation};
     } else if (std::holds_alternative<op::GatedDeltaNet>(node.op)) {
       special[node.parameters[0].index] = {Distribution::Kind::log_uniform, 0, 0};
       special[node.parameters[1].index] = {Distribution::Kind::normal, 1, deviation};
@@ -64,9 +66,9 @@ std::map<int32_t, Distribution> special_distributions(const Graph& graph, double
   return special;
 }
 
-std::vector<SyntheticTensor> list_tensors(const ModelConfig& config, const Graph& graph, double deviation) {
+void list_tensors(const ModelConfig& config, const Graph& graph, double deviation,
+                  std::vector<SyntheticTensor>& tensors) {
   const std::map<int32_t, Distribution> special = special_distributions(graph, deviation);
-  std::vector<SyntheticTensor> tensors;
   for (size_t i = 0; i < graph.parameters().size(); ++i) {
     const Parameter& parameter = graph.parameters()[i];
     SyntheticTensor tensor;
@@ -78,7 +80,6 @@ std::vector<SyntheticTensor> list_tensors(const ModelConfig& config, const Graph
         found != special.end() ? found->second : Distribution{Distribution::Kind::normal, 0, deviation};
     tensors.push_back(std::move(tensor));
   }
-  return tensors;
 }
 
 /// Consecutive tensors, as many as fit the limit (at least one) in each shard.
@@ -212,6 +213,21 @@ Json synthetic_generation_config(const ModelConfig& config) {
   return json;
 }
 
+/// What the family's published checkpoints say (spec B.0, B.1.2).
+Json synthetic_preprocessor_config(const VisionConfig& vision) {
+  const bool table = vision.position_side > 0;
+  const Json half = {0.5, 0.5, 0.5};
+  Json json = Json::object();
+  json["image_processor_type"] = "Qwen2VLImageProcessor";
+  json["patch_size"] = vision.patch_size;
+  json["temporal_patch_size"] = vision.temporal_patch_size;
+  json["merge_size"] = vision.merge_size;
+  json["image_mean"] = table ? half : Json({0.48145466, 0.4578275, 0.40821073});
+  json["image_std"] = table ? half : Json({0.26862954, 0.26130258, 0.27577711});
+  json["size"] = {{"shortest_edge", table ? 65536 : 3136}, {"longest_edge", table ? 16777216 : 12845056}};
+  return json;
+}
+
 Status write_index(const std::string& folder, const std::vector<std::vector<SyntheticTensor>>& shards,
                    uint64_t bytes) {
   Json map = Json::object();
@@ -242,11 +258,17 @@ Result<SynthesizeResult> synthesize(const SynthesizeOptions& options, const Prog
   const bool folder_given = std::filesystem::is_directory(options.config, ignored);
   const std::string config_path = folder_given ? options.config + "/config.json" : options.config;
   HEXLM_ASSIGN(const Json json, read_json(config_path));
-  HEXLM_ASSIGN(const ModelConfig config, parse_model_config(json, config_path));
+  HEXLM_ASSIGN(ModelConfig config, parse_model_config(json, config_path));
+  HEXLM_TRY(resolve_vision(config, true, config_path));
   HEXLM_ASSIGN(const Graph graph, build_text_graph(config));
   HEXLM_ASSIGN(const double deviation, initializer_range(config, config_path));
   const auto width = static_cast<uint64_t>(bit_width(options.dtype)) / 8;
-  std::vector<SyntheticTensor> tensors = list_tensors(config, graph, deviation);
+  std::vector<SyntheticTensor> tensors;
+  list_tensors(config, graph, deviation, tensors);
+  if (config.vision) {
+    HEXLM_ASSIGN(const Graph tower, build_vision_graph(config));
+    list_tensors(config, tower, deviation, tensors);
+  }
   SynthesizeResult result;
   for (const SyntheticTensor& tensor : tensors) result.parameters += tensor.elements;
   result.bytes = static_cast<uint64_t>(result.parameters) * width;
@@ -263,6 +285,10 @@ Result<SynthesizeResult> synthesize(const SynthesizeOptions& options, const Prog
   HEXLM_TRY(write_json(folder.working_path() + "/config.json", synthetic_config(config, options.dtype)));
   HEXLM_TRY(
       write_json(folder.working_path() + "/generation_config.json", synthetic_generation_config(config)));
+  if (config.vision) {
+    HEXLM_TRY(write_json(folder.working_path() + "/preprocessor_config.json",
+                         synthetic_preprocessor_config(*config.vision)));
+  }
   HEXLM_TRY(folder.commit());
   return result;
 }

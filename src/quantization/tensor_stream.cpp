@@ -171,12 +171,15 @@ uint64_t stream_memory(const ExportTensor& tensor, int threads) {
   const Cut cut = cut_tensor(tensor.codec, tensor.shape);
   const auto elements = static_cast<uint64_t>(std::max<int64_t>(1, cut.rows * cut.columns));
   const auto block = static_cast<uint64_t>(std::min(cut.block_rows, cut.rows) * cut.columns);
-  const auto in_flight = static_cast<uint64_t>(threads * blocks_per_thread) * block;
+  // No more blocks than the tensor has, whatever the number of threads.
+  const auto blocks = std::min<int64_t>(int64_t{threads} * blocks_per_thread, cut.blocks());
+  const uint64_t in_flight = std::min(static_cast<uint64_t>(blocks) * block, elements);
   // Two batches encoded, three of source pages (written, encoded, read ahead), a block of floats and codes a
   // thread.
   const uint64_t stored = in_flight * tensor.stored_bytes / elements;
   const uint64_t source = in_flight * tensor.source_bytes / elements;
-  const uint64_t scratch = static_cast<uint64_t>(threads) * block * (sizeof(float) + 1);
+  const uint64_t scratch =
+      static_cast<uint64_t>(std::min<int64_t>(threads, blocks)) * block * (sizeof(float) + 1);
   uint64_t scales = 0;
   if (!tensor.codec.is_float()) {
     const int64_t groups = tensor.codec.groups(cut.columns) * (tensor.codec.symmetric ? 1 : 2);

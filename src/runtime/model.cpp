@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <mutex>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "formats/checkpoint_weights.hpp"
@@ -170,6 +171,10 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& folder, cons
   HEXLM_TRY(Package::is_package(folder) ? model->open_package(options) : model->open_checkpoint());
   apply_checkpoint_facts(model->config_, model->weights_->contains("lm_head.weight"));
   HEXLM_TRY(resolve_vision(model->config_, model->weights_->contains(tower_weight), folder));
+  // A package's export said them.
+  if (!model->is_package()) {
+    for (const std::string& text : model->config_.notes) log_info("note: " + text);
+  }
   HEXLM_ASSIGN(Graph graph, build_text_graph(model->config_));
   model->graph_ = std::make_shared<const Graph>(std::move(graph));
   HEXLM_TRY(check_shapes(*model->graph_, *model->weights_));

@@ -101,7 +101,8 @@ class ModelReader {
       int64_t id = 0;
       HEXLM_TRY(json_status(field.unescaped_key().get(token), "model.vocab"));
       HEXLM_TRY(json_status(field.value().get_int64().get(id), "model.vocab"));
-      HEXLM_TRY(vocabulary_.add(token, clamp_id(id)));
+      HEXLM_ASSIGN(const int32_t checked, token_id(token, id));
+      HEXLM_TRY(vocabulary_.add(token, checked));
     }
     return {};
   }
@@ -241,6 +242,10 @@ Status check_template_ids(const std::vector<int32_t>& ids, const Vocabulary& voc
 
 Result<TokenizerDefinition> read_tokenizer_json(std::string_view json) {
   const simdjson::padded_string padded(json);
+  if (padded.size() != json.size()) {  // how it says that memory ran out
+    return fail(ErrorCode::limit, fmt::format("memory ran out while its {} bytes were read", json.size()),
+                "free memory");
+  }
   ondemand::parser parser;
   ondemand::document document;
   HEXLM_TRY(json_status(parser.iterate(padded).get(document), "the document"));

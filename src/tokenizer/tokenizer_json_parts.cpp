@@ -1,7 +1,8 @@
 #include "tokenizer/tokenizer_json_parts.hpp"
 
 #include <fmt/format.h>
-#include <limits>
+
+#include "tokenizer/vocabulary.hpp"
 
 namespace hexlm {
 namespace {
@@ -90,7 +91,8 @@ Status append_special(object templ, object piece, std::vector<int32_t>& out) {
   for (const element entry : ids) {
     int64_t id = 0;
     HEXLM_TRY(json_status(entry.get(id), where));
-    out.push_back(clamp_id(id));
+    HEXLM_ASSIGN(const int32_t checked, token_id("of the post_processor", id));
+    out.push_back(checked);
   }
   return {};
 }
@@ -123,6 +125,9 @@ Status read_template(object templ, TokenizerParts& parts) {
 
 Status json_status(simdjson::error_code error, std::string_view where) {
   if (error == simdjson::SUCCESS) return {};
+  if (error == simdjson::MEMALLOC) {
+    return fail(ErrorCode::limit, fmt::format("field {}: memory ran out", where), "free memory");
+  }
   return fail(ErrorCode::bad_input, fmt::format("field {}: {}", where, simdjson::error_message(error)));
 }
 
@@ -131,8 +136,10 @@ tl::unexpected<Error> unsupported_kind(std::string_view where, std::string_view 
   return fail(ErrorCode::unsupported, fmt::format("{} is \"{}\", supported is {}", where, found, expected));
 }
 
-int32_t clamp_id(int64_t id) {
-  return id < 0 || id > std::numeric_limits<int32_t>::max() ? -1 : static_cast<int32_t>(id);
+Result<int32_t> token_id(std::string_view token, int64_t id) {
+  if (id >= 0 && id < Vocabulary::max_size) return static_cast<int32_t>(id);
+  return fail(ErrorCode::bad_input,
+              fmt::format("token \"{}\" has id {}, expected 0 to {}", token, id, Vocabulary::max_size - 1));
 }
 
 Status read_added_tokens(element value, TokenizerParts& parts) {
@@ -151,7 +158,7 @@ Status read_added_tokens(element value, TokenizerParts& parts) {
     HEXLM_ASSIGN(token.rstrip, get_flag(fields, "rstrip", false, where));
     HEXLM_ASSIGN(token.special, get_flag(fields, "special", false, where));
     HEXLM_ASSIGN(token.normalized, get_flag(fields, "normalized", !token.special, where));
-    token.id = clamp_id(id);
+    HEXLM_ASSIGN(token.id, token_id(token.content, id));
     if (token.content.empty()) {
       return fail(ErrorCode::bad_input, fmt::format("added token {} has empty content", id));
     }

@@ -34,7 +34,7 @@ Status json_status(simdjson::error_code error, std::string_view where);
 /// "WHERE is "FOUND", supported is EXPECTED".
 tl::unexpected<Error> unsupported_kind(std::string_view where, std::string_view found,
                                        std::string_view expected);
-/// An id of the file as 32 bits: one that does not fit becomes -1, which no vocabulary accepts.
-int32_t clamp_id(int64_t id);
+/// An id of the file. Errors: bad_input naming token and value for one that no vocabulary can hold.
+Result<int32_t> token_id(std::string_view token, int64_t id);
 
 }  // namespace hexlm

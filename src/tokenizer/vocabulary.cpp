@@ -53,7 +53,7 @@ void Vocabulary::reserve(size_t tokens, size_t bytes) {
 
 Status Vocabulary::append(std::string_view bytes, int32_t id, std::string_view spelling) {
   if (id < 0 || id >= max_size) {
-    return fail(ErrorCode::limit,
+    return fail(ErrorCode::bad_input,
                 fmt::format("token \"{}\" has id {}, expected 0 to {}", spelling, id, max_size - 1));
   }
   if (contains(id)) {

@@ -23,7 +23,7 @@ class Vocabulary {
   void reserve(size_t tokens, size_t bytes);
   /// Adds a token as the `vocab` of tokenizer.json spells it, in the byte-level alphabet. A spelling with
   /// other characters stands for its own UTF-8 bytes, and no text is ever encoded to it. Errors: bad_input
-  /// when the id or the spelling is taken; limit when the id is not below max_size or all tokens together
+  /// when the id or the spelling is taken; or not below max_size; limit when all tokens together
   /// exceed 2 GiB.
   Status add(std::string_view spelling, int32_t id);
   /// Adds a token that stands for its own UTF-8 bytes. Errors: as `add`.

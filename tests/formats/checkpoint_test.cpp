@@ -122,6 +122,14 @@ TEST(Checkpoint, ATensorInTwoShardsIsNamed) {
   EXPECT_THAT(message, HasSubstr("m2.safetensors"));
 }
 
+TEST(Checkpoint, ATensorThatTheIndexDoesNotListIsNamed) {
+  const TemporaryFolder folder;
+  write_index(folder, R"({"a":"m1.safetensors"})");
+  write_test_file(folder.file("m1.safetensors"), byte_tensors({"a", "b"}));
+  EXPECT_THAT(refusal(folder.path()).message,
+              HasSubstr("m1.safetensors: tensor 'b' is not among the 1 that the index lists in this shard"));
+}
+
 TEST(Checkpoint, MalformedIndexesAreRefused) {
   const TemporaryFolder folder;
   write_test_file(folder.file("m1.safetensors"), byte_tensors({"a"}));
@@ -180,8 +188,10 @@ TEST(CheckpointWeights, FindsFloatWeightsByCanonicalName) {
   const auto missing = (*weights)->find("layers.0.mlp.down_proj.weigth");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::bad_input);
-  EXPECT_THAT(missing.error().message, HasSubstr("'layers.0.mlp.down_proj.weigth' is missing"));
-  EXPECT_THAT(missing.error().hint, HasSubstr("'layers.0.mlp.down_proj.weight'"));
+  EXPECT_THAT(missing.error().message,
+              HasSubstr("the weight 'model.layers.0.mlp.down_proj.weigth' is missing"));
+  EXPECT_THAT(missing.error().hint, HasSubstr("'model.layers.0.mlp.down_proj.weight'"));
+  EXPECT_THAT((*weights)->find("lm_head.bias").error().message, HasSubstr("the weight 'lm_head.bias' is"));
 }
 
 TEST(CheckpointWeights, OtherDtypesAreUnsupportedWhenAskedFor) {

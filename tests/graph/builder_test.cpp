@@ -237,6 +237,50 @@ const Mistake mistakes[] = {
      "input 1 'embed': expected F32 [T, 2], got F32 [T, 8]"},
     {"GatherRowsIndices", [](auto& g, ValueId x, auto&) { g.add("n", op::GatherRows{}, {x, x}); },
      "input 1 'embed': expected I32"},
+    {"ReplaceRowsIndex",
+     [](auto& g, ValueId x, auto& in) {
+       const ValueId rows = g.input("image", DType::f32, {patches_dim, dim(8)});
+       g.add("n", op::ReplaceRows{}, {x, rows, in.rows});
+     },
+     "input 2 'rows': expected I32 [T]"},
+    {"AddRowsWidth",
+     [](auto& g, ValueId x, auto& in) {
+       const ValueId rows = g.input("image", DType::f32, {patches_dim, dim(9)});
+       g.add("n", op::AddRows{}, {x, rows, in.ids});
+     },
+     "input 1 'image': expected F32 [V, 8], got F32 [V, 9]"},
+    {"LayerNormBias",
+     [](auto& g, ValueId x, auto&) {
+       const ParameterId weight = g.parameter("w", {8}, ParameterRole::vector);
+       const ParameterId bias = g.parameter("b", {7}, ParameterRole::vector);
+       g.add("n", op::LayerNorm{}, {x}, {weight, bias});
+     },
+     "parameter 'b': expected [8], got [7]"},
+    {"GeluParameters", [](auto& g, ValueId x, auto&) { g.add("n", op::Gelu{}, {x}, {matrix(g, 6, 8)}); },
+     "expected 0 parameters, got 1"},
+    {"LinearConvolution",
+     [](auto& g, ValueId x, auto&) {
+       g.add("n", op::Linear{}, {x}, {g.parameter("c", {5, 3, 1, 2}, ParameterRole::vision)});
+     },
+     "parameter 'c': expected rows of 8 elements, got [5, 3, 1, 2]"},
+    {"InterpolateRowsWeights",
+     [](auto& g, ValueId, auto&) {
+       const ValueId index = g.input("index", DType::i32, {dim(4), patches_dim});
+       const ValueId weight = g.input("weight", DType::f32, {dim(3), patches_dim});
+       g.add("n", op::InterpolateRows{}, {index, weight}, {matrix(g, 6, 8)});
+     },
+     "input 1 'weight': expected F32 [4, V], got F32 [3, V]"},
+    {"PatchAttentionWidth",
+     [](auto& g, ValueId x, auto& in) { g.add("n", op::PatchAttention{2, 4, 1}, {x, x, x, in.positions}); },
+     "input 0 'embed': expected F32 [T, 24], got F32 [T, 8]"},
+    {"PatchAttentionRanges",
+     [](auto& g, ValueId, auto&) {
+       const ValueId qkv = g.input("qkv", DType::f32, {patches_dim, dim(24)});
+       const ValueId angles = g.input("angles", DType::f32, {patches_dim, dim(2)});
+       const ValueId ranges = g.input("ranges", DType::i32, {dim(3), patches_dim});
+       g.add("n", op::PatchAttention{2, 4, 1}, {qkv, angles, angles, ranges});
+     },
+     "input 3 'ranges': expected I32 [2, V], got I32 [3, V]"},
     {"UnknownValue", [](auto& g, ValueId x, auto&) { g.add("n", op::Add{}, {x, ValueId{99}}); },
      "'n': expected an existing value as input, got index 99"},
     {"UnknownParameter", [](auto& g, ValueId x, auto&) { g.add("n", op::Linear{}, {x}, {ParameterId{7}}); },

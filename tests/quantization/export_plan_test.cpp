@@ -144,12 +144,31 @@ TEST(PlanExport, UntiedModelsTakeTwo) {
   EXPECT_EQ(to_string(find(*plan, "lm_head.weight")->codec), "w8g64");
 }
 
-TEST(PlanExport, VisionTowerIsLeftOutAndSaidSo) {
-  const auto plan = plan_export(options_for(test_data("models/tiny-vl")));
+TEST(PlanExport, TheVisionTowerHasItsOwnFileAndCodec) {
+  ExportOptions options = options_for(test_data("models/tiny-vl"));
+  auto plan = plan_export(options);
   ASSERT_TRUE(plan) << plan.error().message;
-  ASSERT_EQ(plan->notes.size(), 1U);
-  EXPECT_THAT(plan->notes[0], HasSubstr("vision tower"));
-  for (const ExportTensor& tensor : plan->tensors) EXPECT_FALSE(tensor.name.starts_with("visual."));
+  EXPECT_TRUE(plan->notes.empty());
+  size_t vision = 0;
+  for (const ExportTensor& tensor : plan->tensors) {
+    const bool of_tower = tensor.name.starts_with("visual.");
+    vision += of_tower ? 1 : 0;
+    EXPECT_EQ(tensor.file, of_tower ? "vision.safetensors" : "weights.safetensors") << tensor.name;
+    if (!of_tower || tensor.role != ParameterRole::vision) continue;
+    EXPECT_EQ(to_string(tensor.codec), "w8g128") << tensor.name;
+  }
+  EXPECT_EQ(vision, 57U);
+  // Read by every block, and the patch embedding is no matrix.
+  EXPECT_EQ(to_string(find(*plan, "visual.patch_embed.proj.weight")->codec), "bf16");
+  EXPECT_EQ(find(*plan, "visual.pos_embed.weight")->note, "kept BF16: every block builds on it");
+
+  options.vision = codec("w4g96");
+  plan = plan_export(options);
+  ASSERT_TRUE(plan) << plan.error().message;
+  const ExportTensor& odd = *find(*plan, "visual.blocks.0.attn.proj.weight");
+  EXPECT_EQ(to_string(odd.codec), "w4g96");
+  EXPECT_EQ(odd.note, "last group of 32: 128 columns, group 96");
+  EXPECT_EQ(to_string(find(*plan, "layers.0.mlp.down_proj.weight")->codec), "w4g64");
 }
 
 /// Plans the export of an edited copy of a checkpoint and returns the error.

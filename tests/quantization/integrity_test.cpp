@@ -140,9 +140,9 @@ TEST_F(Integrity, AManifestWithoutChecksumsIsRefused) {
     }
   }
   Json unlisted = manifest;
-  unlisted["files"].erase(unlisted["files"].size() - 1);  // the weights, which are written last
+  unlisted["files"].erase(unlisted["files"].size() - 1);  // the vision tower, which is written last
   write_test_file(path("manifest.json"), seal_manifest(unlisted));
-  EXPECT_THAT(open().error().message, HasSubstr("'weights.safetensors' is not among the manifest's files"));
+  EXPECT_THAT(open().error().message, HasSubstr("'vision.safetensors' is not among the manifest's files"));
   for (const char* name : {"../tokenizer.json", "config.json", "manifest.json", "", ".."}) {
     Json other = manifest;
     other["files"][0]["name"] = name;

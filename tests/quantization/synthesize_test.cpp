@@ -17,7 +17,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::array families = {"qwen2_tied", "qwen2_untied_sharded", "qwen3_moe", "llama3", "qwen3_5_text"};
+constexpr std::array families = {
+    "qwen2_tied", "qwen2_untied_sharded", "qwen3_moe", "llama3", "qwen3_5_text", "qwen3_vl", "qwen3_5_vl"};
 
 SynthesizeOptions options_for(const std::string& name, const std::string& output) {
   SynthesizeOptions options;
@@ -68,6 +69,20 @@ TEST(Synthesize, EveryFamilyGivesACompleteCheckpoint) {
     }
     for (const auto& tensor : read_tensors(folder.file("model"))) got[tensor.name] = tensor.shape;
     EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(Synthesize, TowersAreComplete) {
+  for (const char* name : {"qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5_vl"}) {
+    SCOPED_TRACE(name);
+    const TemporaryFolder folder;
+    ASSERT_TRUE(synthesize(options_for(name, folder.file("model")), nullptr));
+    const auto source = CheckpointWeights::open(test_data(std::string("reference/") + name + "/checkpoint"));
+    const auto made = CheckpointWeights::open(folder.file("model"));
+    ASSERT_TRUE(source && made);
+    EXPECT_EQ((*made)->names(), (*source)->names());
+    EXPECT_NEAR(moments_of(folder.file("model"), "visual.blocks.0.norm1.weight").mean, 1, 0.02);
+    EXPECT_TRUE(std::filesystem::exists(folder.file("model/preprocessor_config.json")));
   }
 }
 

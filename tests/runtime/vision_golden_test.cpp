@@ -47,13 +47,21 @@ class VisionGolden : public testing::TestWithParam<std::string> {
     ASSERT_EQ(facts_["images"].size(), 3U);
   }
 
-  std::vector<float> tensor(const std::string& name) const {
-    const TensorView* view = expected_->find(name);
+  std::vector<float> tensor(const std::string& name) const { return tensor(*expected_, name); }
+
+  static std::vector<float> tensor(const SafetensorsFile& file, const std::string& name) {
+    const TensorView* view = file.find(name);
     EXPECT_NE(view, nullptr) << name;
     if (view == nullptr) return {};
     std::vector<float> values(view->bytes.size() / sizeof(float));
     std::memcpy(values.data(), view->bytes.data(), view->bytes.size());
     return values;
+  }
+
+  std::vector<float> stepped_logits(const std::string& image) const {
+    const auto file = SafetensorsFile::open(folder_ + "/exact_delta_rule.safetensors");
+    EXPECT_TRUE(file) << file.error().message;
+    return file ? tensor(*file, image + ".last_logits") : std::vector<float>();
   }
 
   PreparedImage prepared(const Json& entry) const {
@@ -121,6 +129,12 @@ TEST_P(VisionGolden, LogitsAndGreedyTokens) {
     ASSERT_TRUE(image) << image.error().message;
     const Prompt prompt{ids_of(entry["input_ids"]), {*image}};
     const std::vector<float> expected = tensor(stem(entry) + ".last_logits");
+    // transformers' chunked delta rule lies up to 3.8e-5 from the rule itself on this ill-conditioned
+    // checkpoint. exact_delta_rule.safetensors is what transformers gives for the same pixels when that one
+    // function goes step by step in double precision (spec A.4), all else as it is.
+    const bool chunked = GetParam() == "qwen3_5_vl";
+    const std::vector<float> stepped = chunked ? stepped_logits(stem(entry)) : expected;
+    const double limit = chunked ? 4.5e-5 : 2e-5;
     for (const int64_t chunk : {int64_t{512}, int64_t{5}, int64_t{1}}) {
       const auto whole = session(1, chunk);
       std::vector<float> logits;
@@ -129,7 +143,8 @@ TEST_P(VisionGolden, LogitsAndGreedyTokens) {
         return Status();
       });
       ASSERT_TRUE(status) << status.error().message;
-      EXPECT_LE(distance(logits, expected), 2e-5) << stem(entry) << " chunk " << chunk;
+      EXPECT_LE(distance(logits, expected), limit) << stem(entry) << " chunk " << chunk;
+      EXPECT_LE(distance(logits, stepped), 2e-5) << stem(entry) << " chunk " << chunk;
     }
     const auto run = session();
     GenerateOptions options;

@@ -426,13 +426,15 @@ TEST(Bench, MeasuresImages) {
   EXPECT_EQ(row["image_tokens"], 4);
   EXPECT_EQ(row["samples"].size(), 2U);
   EXPECT_GT(row["mean"].get<double>(), 0);
-  EXPECT_NEAR(row["mean_s"].get<double>(), row["preprocess_s"].get<double>() + row["tower_s"].get<double>(),
-              1e-9);
+  EXPECT_GT(row["tower_s"].get<double>(), 0);
+  EXPECT_GT(row["preprocess_s"].get<double>(), 0);
   EXPECT_EQ(json["rows"][2]["name"], "vision100x40");
   EXPECT_THAT(json["placement"].get<std::string>(), HasSubstr("; vision cpu "));
-  const auto text = run_hexlm({"bench", tiny_model(), "-p", "0", "-n", "0", "-r", "1", "--image", "64x64"});
-  EXPECT_THAT(text.out, HasSubstr("vision64x64: 4 tokens, "));
-  for (const char* size : {"64", "64x", "0x64", "64x64x3", "-1x5", "axb"}) {
+  const auto text =
+      run_hexlm({"bench", tiny_model(), "-p", "0", "-n", "0", "-r", "1", "--image", "64x64,96x64"});
+  EXPECT_THAT(text.out, HasSubstr("vision64x64: 4 tokens, tower "));
+  EXPECT_THAT(text.out, HasSubstr("vision96x64: 6 tokens, "));
+  for (const char* size : {"", "64", "64x", "64x64,", "0x64", "64x64x3", "-1x5", "axb"}) {
     EXPECT_EQ(run_hexlm({"bench", tiny_model(), "--image", size}).code, 2) << size;
   }
   EXPECT_EQ(run_hexlm({"bench", tiny_model(), "-p", "0", "-n", "0", "--image", "100000x100000"}).code, 5);

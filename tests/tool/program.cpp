@@ -57,19 +57,27 @@ struct Pipe {
 };
 
 pid_t spawn(std::vector<std::string> arguments, std::vector<std::string> environment, const Pipe& in,
-            const Pipe& out, const Pipe& err, const std::string& stdout_file) {
+            const Pipe& out, const Pipe& err, const ProgramOptions& options) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, in.read_end, STDIN_FILENO);
-  if (stdout_file.empty()) {
+  if (options.stdout_file.empty()) {
     posix_spawn_file_actions_adddup2(&actions, out.write_end, STDOUT_FILENO);
   } else {
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, stdout_file.c_str(), O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, options.stdout_file.c_str(), O_WRONLY, 0);
   }
   posix_spawn_file_actions_adddup2(&actions, err.write_end, STDERR_FILENO);
   arguments.insert(arguments.begin(), HEXLM_PROGRAM);
+  std::string program = HEXLM_PROGRAM;
+  if (options.address_space_limit >
+      0) {  // through a shell: this process could not start anything under the limit
+    program = "/bin/sh";
+    arguments.insert(arguments.begin(), {"sh", "-c",
+                                         "ulimit -v " + std::to_string(options.address_space_limit / 1024) +
+                                             " && exec \"$0\" \"$@\""});
+  }
   pid_t child = -1;
-  if (::posix_spawn(&child, HEXLM_PROGRAM, &actions, nullptr, pointers(arguments).data(),
+  if (::posix_spawn(&child, program.c_str(), &actions, nullptr, pointers(arguments).data(),
                     pointers(environment).data()) != 0) {
     ADD_FAILURE() << "can't start " << HEXLM_PROGRAM;
   }
@@ -90,20 +98,21 @@ void wait_until_asleep(pid_t child) {
   }
 }
 
-/// Limits the size of files while it lives; a child started then keeps the limit.
-class FileSizeLimit {
+/// Limits a resource while it lives; a child started then keeps the limit. 0 for no limit.
+class ResourceLimit {
  public:
-  explicit FileSizeLimit(size_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &before_);
+  ResourceLimit(__rlimit_resource resource, size_t bytes) : resource_(resource) {
+    ::getrlimit(resource_, &before_);
     rlimit limit = before_;
     if (bytes > 0) limit.rlim_cur = bytes;
-    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::setrlimit(resource_, &limit);
   }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() { ::setrlimit(RLIMIT_FSIZE, &before_); }
+  ResourceLimit(const ResourceLimit&) = delete;
+  ResourceLimit& operator=(const ResourceLimit&) = delete;
+  ~ResourceLimit() { ::setrlimit(resource_, &before_); }
 
  private:
+  __rlimit_resource resource_;
   rlimit before_{};
 };
 
@@ -156,8 +165,8 @@ ProgramResult run_hexlm(const std::vector<std::string>& arguments, const Program
   // Before the program starts: it may have written everything before this thread runs again.
   if (options.close_stdout) ::close(out.read_end);
   const pid_t child = [&] {
-    const FileSizeLimit limit(options.file_size_limit);
-    return spawn(arguments, clean_environment(options.environment), in, out, err, options.stdout_file);
+    const ResourceLimit file_size(RLIMIT_FSIZE, options.file_size_limit);
+    return spawn(arguments, clean_environment(options.environment), in, out, err, options);
   }();
   ::close(in.read_end);
   ::close(out.write_end);

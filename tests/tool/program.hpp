@@ -31,6 +31,8 @@ struct ProgramOptions {
   size_t interrupt_after = 0;
   /// Bytes that a file may grow to, which stands for a full disk; 0 for no limit.
   size_t file_size_limit = 0;
+  /// Bytes of address space; 0 for no limit.
+  size_t address_space_limit = 0;
   /// Closes the reading end of stdout at once.
   bool close_stdout = false;
   /// A file that stdout goes to instead; "" for the result.

@@ -83,6 +83,28 @@ TEST(Tokenize, RendersChats) {
   EXPECT_EQ(lines_of(other.out).at(0)["text"], "<|im_end|>[What is 40 + 3?]");
 }
 
+TEST(Tokenize, ToolArgumentsMayComeAsJsonText) {
+  // OpenAI's form, for a template that walks over the arguments and one that prints them.
+  const auto rendered = [](const std::string& arguments, const std::string& name) {
+    const std::string line =
+        R"({"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "",)"
+        R"( "tool_calls": [{"type": "function", "function": {"name": "weather", "arguments": )" +
+        arguments + "}}]}]}";
+    const auto result = run_hexlm({"tokenize", tiny_model(), "--jsonl", "-", "--chat-template",
+                                   test_data("tokenizers/chat_templates/" + name)},
+                                  {.input = line});
+    EXPECT_EQ(result.code, 0) << result.err;
+    return lines_of(result.out).at(0)["text"].get<std::string>();
+  };
+  for (const char* name : {"qwen3_5_think.jinja", "qwen2_5.jinja", "qwen3.jinja"}) {
+    const std::string object = rendered(R"({"city": "Paris", "days": 3})", name);
+    EXPECT_EQ(rendered(R"("{\"city\":\"Paris\",\"days\":3}")", name), object) << name;
+    EXPECT_EQ(rendered(R"("")", name), rendered("{}", name)) << name;
+  }
+  EXPECT_THAT(rendered(R"("{\"city\":\"Paris\"}")", "qwen3_5_think.jinja"),
+              HasSubstr("<function=weather>\n<parameter=city>\nParis\n</parameter>\n</function>"));
+}
+
 TEST(Tokenize, NamesTheLineThatIsWrong) {
   const auto expect_error = [](const std::string& input, const std::string& message) {
     const auto result = run_hexlm({"tokenize", tiny_model(), "--jsonl", "-"}, {.input = input});
@@ -92,8 +114,8 @@ TEST(Tokenize, NamesTheLineThatIsWrong) {
   expect_error("{\"text\": \"a\"}\nno json\n", "-:2");
   expect_error("{\"txet\": \"a\"}\n", "-:1: expected an object with");
   expect_error("[1]\n", "-:1: expected an object with");
-  expect_error("{\"ids\": [1, 99999]}\n", "-:1: \"ids\" must be an array of ids from 0 to");
-  expect_error("{\"ids\": 5}\n", "-:1: \"ids\" must be an array");
+  expect_error("{\"ids\": [1, 99999]}\n", "-:1: \"ids\": entry 1 is 99999, expected ids from 0 to");
+  expect_error("{\"ids\": 5}\n", "-:1: \"ids\" is 5, expected ids from 0 to");
 }
 
 TEST(Tokenize, NeedsOnlyATokenizer) {

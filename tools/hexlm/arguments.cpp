@@ -31,9 +31,10 @@ std::string flag_name_of(std::string_view key) {
 
 std::string bounds_text(const Flag& flag) {
   if (std::isinf(flag.least)) return "";
-  if (std::isinf(flag.greatest) || flag.greatest >= 9e18)
-    return fmt::format(" of at least {:.15g}", flag.least);
-  return fmt::format(" from {:.15g} to {:.15g}", flag.least, flag.greatest);
+  if (std::isinf(flag.greatest)) return fmt::format(" of at least {:.15g}", flag.least);
+  if (flag.kind == FlagKind::number)
+    return fmt::format(" from {:.15g} to {:.15g}", flag.least, flag.greatest);
+  return fmt::format(" from {:.0f} to {:.0f}", flag.least, flag.greatest);
 }
 
 bool within(const Flag& flag, double value) { return value >= flag.least && value <= flag.greatest; }
@@ -80,12 +81,12 @@ std::optional<std::string> expectation(const Flag& flag, const std::string& text
   return std::nullopt;
 }
 
-Status check_value(const Flag& flag, const std::string& text, const std::string& where) {
+Status check_value(const Flag& flag, const std::string& text, const std::string& where, ErrorCode kind) {
   const std::optional<std::string> expected = expectation(flag, text);
   if (!expected) return {};
   std::string hint;
   if (flag.kind == FlagKind::choice) hint = fmt::format("did you mean {}?", nearest(text, choices_of(flag)));
-  return fail(ErrorCode::usage, fmt::format("{} must be {}, got \"{}\"", where, *expected, text), hint);
+  return fail(kind, fmt::format("{} must be {}, got \"{}\"", where, *expected, text), hint);
 }
 
 /// A toggle in an environment variable may be spelled in the usual ways.
@@ -106,7 +107,8 @@ bool is_known_variable(std::string_view name) {
   return false;
 }
 
-void warn_of_unknown_variables() {
+/// A mistyped variable would be ignored in silence otherwise.
+Status refuse_unknown_variables() {
   std::vector<std::string> known = {"HEXLM_ISA"};
   for (const Verb& verb : verbs()) {
     for (const Flag& flag : verb.flags) {
@@ -118,23 +120,48 @@ void warn_of_unknown_variables() {
     if (!variable.starts_with(variable_prefix)) continue;
     const std::string_view name = variable.substr(0, variable.find('='));
     if (is_known_variable(name)) continue;
-    log_warning(fmt::format("the variable {} is no setting; did you mean {}?", name, nearest(name, known)));
+    return fail(ErrorCode::usage, fmt::format("the variable {} is no setting", name),
+                fmt::format("did you mean {}? Else unset it", nearest(name, known)));
   }
+  return {};
 }
 
 /// One JSON value as flag texts; nothing when its type can't be a setting.
 std::optional<std::vector<std::string>> texts_of(const Json& value, FlagKind kind) {
+  const bool takes_text = kind == FlagKind::text || kind == FlagKind::path || kind == FlagKind::choice;
   if (value.is_string()) return std::vector<std::string>{value.get<std::string>()};
-  if (value.is_number() || value.is_boolean()) return std::vector<std::string>{value.dump()};
+  if (value.is_number() || value.is_boolean()) {
+    if (takes_text) return std::nullopt;
+    return std::vector<std::string>{value.dump()};
+  }
   if (value.is_object() && kind == FlagKind::text) return std::vector<std::string>{value.dump()};
   if (!value.is_array()) return std::nullopt;
   std::vector<std::string> texts;
   for (const Json& item : value) {
-    if (!item.is_string() && !item.is_number()) return std::nullopt;
+    if (!item.is_string() && (takes_text || !item.is_number())) return std::nullopt;
     texts.push_back(item.is_string() ? item.get<std::string>() : item.dump());
   }
   if (kind == FlagKind::integers) return std::vector<std::string>{fmt::format("{}", fmt::join(texts, ","))};
   return texts;
+}
+
+/// What JSON holds for such a flag.
+std::string_view json_kind(FlagKind kind) {
+  switch (kind) {
+    case FlagKind::toggle:
+      return "true or false";
+    case FlagKind::text:
+    case FlagKind::path:
+    case FlagKind::choice:
+      return "a string";
+    case FlagKind::integer:
+      return "an integer";
+    case FlagKind::number:
+      return "a number";
+    case FlagKind::integers:
+      return "a list of integers";
+  }
+  return "a string";
 }
 
 }  // namespace
@@ -152,19 +179,19 @@ Result<Arguments> Arguments::create(const Verb& verb, FlagValues flags,
                                     std::vector<std::string> positionals) {
   Arguments arguments(verb);
   arguments.positionals_ = std::move(positionals);
-  HEXLM_TRY(arguments.add_layer({"", std::move(flags)}));
+  HEXLM_TRY(arguments.add_layer({"", std::move(flags)}, ErrorCode::usage));
   HEXLM_TRY(arguments.add_environment());
   if (arguments.has("config")) {
     const std::string path = arguments.text("config");
     auto settings = read_json(path);
     if (!settings) return tl::unexpected<Error>(settings.error());
-    HEXLM_TRY(arguments.add_settings(*settings, path));
+    HEXLM_TRY(arguments.add_settings(*settings, path, ErrorCode::usage));
   }
   if (arguments.toggle("quiet")) set_log_level(LogLevel::warning);
   return arguments;
 }
 
-Status Arguments::add_layer(Layer layer) {
+Status Arguments::add_layer(Layer layer, ErrorCode kind) {
   for (const auto& [name, texts] : layer.values) {
     const Flag* flag = verb_->find_flag(name);
     std::string where = fmt::format("--{}", name);
@@ -174,9 +201,9 @@ Status Arguments::add_layer(Layer layer) {
       where = fmt::format("{}: {}", layer.origin, setting_key(name));
     }
     if (texts.size() > 1 && !flag->repeat) {
-      return fail(ErrorCode::usage, fmt::format("{} takes one value, got {}", where, texts.size()));
+      return fail(kind, fmt::format("{} takes one value, got {}", where, texts.size()));
     }
-    for (const std::string& text : texts) HEXLM_TRY(check_value(*flag, text, where));
+    for (const std::string& text : texts) HEXLM_TRY(check_value(*flag, text, where, kind));
   }
   layers_.push_back(std::move(layer));
   return {};
@@ -191,13 +218,13 @@ Status Arguments::add_environment() {
     std::string text = flag.kind == FlagKind::toggle ? toggle_text(value) : value;
     layer.values[std::string(flag.name)] = {std::move(text)};
   }
-  warn_of_unknown_variables();
-  return add_layer(std::move(layer));
+  HEXLM_TRY(refuse_unknown_variables());
+  return add_layer(std::move(layer), ErrorCode::usage);
 }
 
-Status Arguments::add_settings(const Json& settings, const std::string& origin) {
+Status Arguments::add_settings(const Json& settings, const std::string& origin, ErrorCode kind) {
   if (!settings.is_object()) {
-    return fail(ErrorCode::usage,
+    return fail(kind,
                 fmt::format("{}: expected a JSON object of settings, got {}", origin, settings.type_name()));
   }
   Layer layer{origin, {}};
@@ -206,18 +233,19 @@ Status Arguments::add_settings(const Json& settings, const std::string& origin) 
     const std::string plain_key = setting_key(name);
     const std::vector<std::string>& known = setting_keys();
     if (std::find(known.begin(), known.end(), plain_key) == known.end()) {
-      return fail(ErrorCode::usage, fmt::format("{}: unknown key \"{}\"", origin, key),
+      return fail(kind, fmt::format("{}: unknown key \"{}\"", origin, key),
                   fmt::format("did you mean \"{}\"?", nearest(plain_key, known)));
     }
     const Flag* flag = verb_->find_flag(name);
     if (flag == nullptr || flag->environment.empty() || value.is_null()) continue;
     auto texts = texts_of(value, flag->kind);
     if (!texts) {
-      return fail(ErrorCode::usage, fmt::format("{}: {} can't be {}", origin, key, value.type_name()));
+      return fail(kind, fmt::format("{}: {} must be {}, got {}", origin, key, json_kind(flag->kind),
+                                    value.dump(-1, ' ', false, Json::error_handler_t::replace)));
     }
     layer.values[name] = *std::move(texts);
   }
-  return add_layer(std::move(layer));
+  return add_layer(std::move(layer), kind);
 }
 
 std::string Arguments::positional(size_t index) const {

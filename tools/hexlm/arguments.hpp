@@ -26,8 +26,9 @@ class Arguments {
 
   const Verb& verb() const { return *verb_; }
   /// Adds what JSON settings say, below the layers so far. A key may be any verb's setting; those of other
-  /// verbs are ignored. Errors: usage for an unknown key, naming the nearest, and for values out of range.
-  Status add_settings(const Json& settings, const std::string& origin);
+  /// verbs are ignored. Errors, of the given kind (usage for what the user wrote for this run, bad_input for
+  /// a model's own files): an unknown key, naming the nearest, and values of another type or out of range.
+  Status add_settings(const Json& settings, const std::string& origin, ErrorCode kind);
 
   /// The whole command line, for a package's record of how it was made.
   const std::vector<std::string>& command() const { return command_; }
@@ -52,7 +53,7 @@ class Arguments {
     FlagValues values;
   };
   explicit Arguments(const Verb& verb) : verb_(&verb) {}
-  Status add_layer(Layer layer);
+  Status add_layer(Layer layer, ErrorCode kind);
   Status add_environment();
   const std::vector<std::string>* find(std::string_view flag) const;
 

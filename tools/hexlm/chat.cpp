@@ -138,11 +138,11 @@ class Terminal {
   /// Encoded at once, so that a wrong file is told before the question is typed.
   void add_image(const std::string& file) {
     if (file.empty()) {
-      print_error({ErrorCode::usage, "/image needs a file", "/image photo.jpg, then the question"}, false);
+      print_error({ErrorCode::usage, "/image needs a file", "/image photo.jpg, then the question"}, ErrorStyle::text);
       return;
     }
     const Result<ImageList> shown = images_->encode({file});
-    if (!shown) return print_error(shown.error(), false);
+    if (!shown) return print_error(shown.error(), ErrorStyle::text);
     chat_options_.images.push_back(file);
     note(fmt::format("{}: {} tokens, before the text of the next message", file, shown->front()->tokens));
   }
@@ -152,7 +152,7 @@ class Terminal {
     const Result<ImageList> shown =
         message ? images_->encode(*message) : tl::unexpected<Error>(message.error());
     if (!shown) {
-      print_error(shown.error(), false);
+      print_error(shown.error(), ErrorStyle::text);
       return {};
     }
     const Result<GenerateResult> result = chat_.turn(*message, *shown);
@@ -167,7 +167,7 @@ class Terminal {
     if (error.code != ErrorCode::limit && error.code != ErrorCode::interrupted) {
       return tl::unexpected<Error>(error);
     }
-    print_error(error, false);
+    print_error(error, ErrorStyle::text);
     return {};
   }
 

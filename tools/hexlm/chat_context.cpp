@@ -1,6 +1,7 @@
 #include "hexlm/chat_context.hpp"
 
 #include "base/atomic_file.hpp"
+#include "tokenizer/tool_arguments.hpp"
 
 namespace hexlm::tool {
 
@@ -12,10 +13,10 @@ Result<std::optional<ChatTemplate>> read_chat_template_flag(const Arguments& arg
   return std::optional<ChatTemplate>(std::move(parsed));
 }
 
-Json with_special_tokens(const Json& special_tokens, const Json& context) {
+Json template_context(const Json& special_tokens, const Json& context) {
   Json merged = special_tokens;
   for (const auto& [key, value] : context.items()) merged[key] = value;
-  return merged;
+  return with_parsed_tool_arguments(std::move(merged));
 }
 
 }  // namespace hexlm::tool

@@ -14,6 +14,6 @@ namespace hexlm::tool {
 Result<std::optional<ChatTemplate>> read_chat_template_flag(const Arguments& arguments);
 
 /// `context` over the model's special tokens, which every template may name.
-Json with_special_tokens(const Json& special_tokens, const Json& context);
+Json template_context(const Json& special_tokens, const Json& context);
 
 }  // namespace hexlm::tool

@@ -26,7 +26,9 @@ std::string with_dashes(const Verb& verb, const std::string& argument) {
 std::string unknown_flag_hint(const Verb& verb, const std::string& argument) {
   std::vector<std::string> known = {"--help"};
   for (const Flag& flag : verb.flags) known.push_back(fmt::format("--{}", flag.name));
-  if (!argument.starts_with("--")) return help_hint(verb);
+  if (!argument.starts_with("--")) {
+    return fmt::format("a text that begins with - goes behind a --; {}", help_hint(verb));
+  }
   return fmt::format("did you mean {}? {}", nearest(argument.substr(0, argument.find('=')), known),
                      help_hint(verb));
 }
@@ -92,8 +94,15 @@ void collect(const std::vector<Binding>& bindings, FlagValues& values) {
 
 Result<CommandLine> parse_command_line(const Verb& verb, std::vector<std::string> arguments) {
   const auto end = std::find(arguments.begin(), arguments.end(), "--");
-  std::vector<std::string> words(arguments.begin(), end);
-  for (std::string& word : words) word = with_dashes(verb, word);
+  std::vector<std::string> words;
+  for (auto argument = arguments.begin(); argument != end; ++argument) {
+    std::string word = with_dashes(verb, *argument);
+    // CLI11 takes "--flag=" for a flag without value.
+    const bool empty_value = word.starts_with("--") && word.size() > 3 && word.find('=') == word.size() - 1;
+    if (empty_value) word.pop_back();
+    words.push_back(std::move(word));
+    if (empty_value) words.emplace_back();
+  }
   CommandLine line;
   try {
     CLI::App app;
@@ -104,7 +113,15 @@ Result<CommandLine> parse_command_line(const Verb& verb, std::vector<std::string
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
     app.parse(std::move(words));
     line.help = help->count() > 0;
-    if (line.help) return line;
+    if (line.help) {
+      // "-hello" is no -h.
+      const auto fused = std::find_if(arguments.begin(), end, [](const std::string& word) {
+        return word.size() > 2 && word.starts_with("-h");
+      });
+      if (fused == end) return line;
+      return fail(ErrorCode::usage, fmt::format("unknown flag {} of {}", *fused, verb.name),
+                  unknown_flag_hint(verb, *fused));
+    }
     HEXLM_TRY(take_positionals(verb, app.remaining(), line.positionals));
     collect(bindings, line.flags);
   } catch (const CLI::Error& error) {

@@ -8,6 +8,7 @@
 #include "base/atomic_file.hpp"
 #include "base/text.hpp"
 #include "hexlm/standard_input.hpp"
+#include "tokenizer/utf8.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -32,16 +33,87 @@ Json generation_settings(const GenerationDefaults& generation) {
   return settings;
 }
 
+/// One entry of a list of ids. `what` says where the list came from.
+Result<int32_t> checked_id(int64_t id, size_t index, const std::string& what, ErrorCode kind) {
+  if (id >= 0 && id <= INT32_MAX) return static_cast<int32_t>(id);
+  return fail(kind,
+              fmt::format("{}: entry {} is {}, expected a token id from 0 to {}", what, index, id, INT32_MAX),
+              "give ids as `hexlm tokenize` prints them");
+}
+
+/// The ids of a JSON file: an array, or {"ids": […]}.
 Result<std::vector<int32_t>> ids_of(const Json& json, const std::string& origin) {
   const Json& list = json.is_object() && json.contains("ids") ? json["ids"] : json;
-  std::vector<int32_t> ids;
-  bool valid = list.is_array();
-  for (size_t i = 0; valid && i < list.size(); ++i) {
-    valid = list[i].is_number_integer() && list[i] >= 0 && list[i] <= INT32_MAX;
-    if (valid) ids.push_back(list[i].get<int32_t>());
+  if (!list.is_array()) {
+    return fail(ErrorCode::bad_input,
+                fmt::format("{}: expected a JSON array of token ids, got {}", origin, list.type_name()),
+                "write [1, 2, 3] or {\"ids\": [1, 2, 3]}");
   }
-  if (valid) return ids;
-  return fail(ErrorCode::bad_input, fmt::format("{}: expected a JSON array of token ids", origin));
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const bool fits = list[i].is_number_integer() &&
+                      (!list[i].is_number_unsigned() || list[i].get<uint64_t>() <= uint64_t{INT64_MAX});
+    if (!fits) {
+      return fail(ErrorCode::bad_input,
+                  fmt::format("{}: entry {} is {}, expected a token id from 0 to {}", origin, i,
+                              list[i].dump(-1, ' ', false, Json::error_handler_t::replace), INT32_MAX),
+                  "write [1, 2, 3] or {\"ids\": [1, 2, 3]}");
+    }
+    HEXLM_ASSIGN(const int32_t id, checked_id(list[i].get<int64_t>(), i, origin, ErrorCode::bad_input));
+    ids.push_back(id);
+  }
+  if (!ids.empty()) return ids;
+  return fail(ErrorCode::bad_input, fmt::format("{}: holds no token id", origin), "give at least one id");
+}
+
+constexpr const char* list_hint = "give a JSON file, or a list such as 1,2,3 or [1, 2, 3]";
+
+/// The text between the brackets of a list, which come as a pair or not at all.
+Result<std::string_view> without_brackets(const std::string& text) {
+  const std::string_view spaces = " \t\r\n";
+  std::string_view inner = text;
+  inner.remove_prefix(std::min(inner.find_first_not_of(spaces), inner.size()));
+  while (!inner.empty() && spaces.find(inner.back()) != std::string_view::npos) inner.remove_suffix(1);
+  const bool opens = inner.starts_with('[');
+  const bool closes = inner.ends_with(']') && inner.size() > 1;
+  if (opens && closes) inner = inner.substr(1, inner.size() - 2);
+  if (opens != closes || inner.find_first_of("[]") != std::string_view::npos) {
+    return fail(ErrorCode::usage,
+                fmt::format("--ids: expected one pair of brackets or none, got \"{}\"", text), list_hint);
+  }
+  return inner;
+}
+
+/// "1,2,3", "1 2 3" or a mixture: between two ids stands one comma, or spaces.
+Result<std::vector<int32_t>> parse_id_list(const std::string& text) {
+  HEXLM_ASSIGN(const std::string_view inner, without_brackets(text));
+  std::vector<int32_t> ids;
+  std::string spaced(inner);
+  std::replace_if(
+      spaced.begin(), spaced.end(), [](char c) { return c == '\t' || c == '\r' || c == '\n'; }, ' ');
+  if (spaced.find_first_not_of(' ') == std::string::npos) {
+    return fail(ErrorCode::usage, "--ids: holds no token id", list_hint);
+  }
+  for (const std::string_view entry : split(spaced, ',')) {
+    size_t found = 0;
+    for (const std::string_view part : split(entry, ' ')) {
+      if (part.empty()) continue;
+      int64_t id = 0;
+      if (!parse_integer(part, id)) {
+        return fail(ErrorCode::usage,
+                    fmt::format("--ids: entry {} is \"{}\", expected a token id from 0 to {}", ids.size(),
+                                part, INT32_MAX),
+                    list_hint);
+      }
+      HEXLM_ASSIGN(const int32_t checked, checked_id(id, ids.size(), "--ids", ErrorCode::usage));
+      ids.push_back(checked);
+      ++found;
+    }
+    if (found > 0) continue;
+    return fail(ErrorCode::usage, fmt::format("--ids: entry {} is empty, expected a token id", ids.size()),
+                list_hint);
+  }
+  return ids;
 }
 
 }  // namespace
@@ -67,9 +139,10 @@ Result<std::shared_ptr<const Model>> open_model(Arguments& arguments) {
   options.threads = arguments.threads();
   options.verify = !arguments.toggle("no-verify");
   HEXLM_ASSIGN(auto model, Model::open(arguments.positional(0), options));
-  HEXLM_TRY(arguments.add_settings(model->settings(), model->folder() + "/config.json"));
+  HEXLM_TRY(
+      arguments.add_settings(model->settings(), model->folder() + "/config.json", ErrorCode::bad_input));
   HEXLM_TRY(arguments.add_settings(generation_settings(model->generation()),
-                                   model->folder() + "/generation_config.json"));
+                                   model->folder() + "/generation_config.json", ErrorCode::bad_input));
   return model;
 }
 
@@ -122,19 +195,7 @@ Result<std::vector<int32_t>> read_ids(const std::string& text) {
     HEXLM_ASSIGN(const Json json, read_json(text));
     return ids_of(json, text);
   }
-  std::string list = text;
-  std::replace_if(list.begin(), list.end(), [](char c) { return c != '-' && (c < '0' || c > '9'); }, ' ');
-  std::vector<int32_t> ids;
-  for (const std::string_view part : split(list, ' ')) {
-    if (part.empty()) continue;
-    int64_t id = 0;
-    if (!parse_integer(part, id) || id < 0 || id > INT32_MAX) {
-      return fail(ErrorCode::usage, fmt::format("--ids: \"{}\" is no token id", part),
-                  "give a JSON file, or a list such as 1,2,3");
-    }
-    ids.push_back(static_cast<int32_t>(id));
-  }
-  return ids;
+  return parse_id_list(text);
 }
 
 std::string format_ids(const std::vector<int32_t>& ids) { return fmt::format("[{}]", fmt::join(ids, ", ")); }
@@ -143,6 +204,15 @@ Result<std::string> read_text(const std::string& path) {
   if (path != "-") return read_file(path);
   StandardInput input;
   return input.rest();
+}
+
+Status check_utf8(std::string_view text, std::string_view what) {
+  const std::optional<size_t> at = find_invalid_utf8(text);
+  if (!at) return {};
+  return fail(ErrorCode::bad_input,
+              fmt::format("{}: byte {} is 0x{:02x}, expected UTF-8", what, *at,
+                          static_cast<unsigned char>(text[*at])),
+              "convert the text to UTF-8");
 }
 
 Status require(const Arguments& arguments, std::string_view flag) {

@@ -44,12 +44,15 @@ void print_placement(const std::string& placement);
 void print_placement(const Session& session);
 
 /// Token ids from a list ("1,2,3", "1 2 3", "[1, 2, 3]") or a JSON file (an array, or {"ids": […]}).
-/// Errors: usage for a list that is none; bad_input for a file that is none.
+/// Errors, naming the entry and its value, and for an empty list: usage, bad_input for what a file holds.
 Result<std::vector<int32_t>> read_ids(const std::string& text);
 /// "[1, 2, 3]", which read_ids takes back.
 std::string format_ids(const std::vector<int32_t>& ids);
 /// A file's content, or stdin's for "-". Errors: bad_input.
 Result<std::string> read_text(const std::string& path);
+
+/// Errors: bad_input naming `what`, the first byte that is no UTF-8 and its offset.
+Status check_utf8(std::string_view text, std::string_view what);
 
 /// The error of a flag that must be given.
 Status require(const Arguments& arguments, std::string_view flag);

@@ -1,5 +1,6 @@
 #include "quantization/export.hpp"
 
+#include <filesystem>
 #include <fmt/format.h>
 
 #include "base/log.hpp"
@@ -8,13 +9,15 @@
 #include "evaluation/verify_package.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
+#include "runtime/model_files.hpp"
+#include "tokenizer/chat_template.hpp"
 
 namespace hexlm::tool {
 namespace {
 
 Result<std::optional<Codec>> read_codec(const Arguments& arguments, std::string_view flag) {
   const std::string text = arguments.text(flag);
-  if (text.empty()) return std::optional<Codec>();
+  if (text.empty() && !arguments.has(flag)) return std::optional<Codec>();
   auto codec = parse_codec(text);
   if (codec) return std::optional<Codec>(*codec);
   Error error = codec.error();
@@ -34,11 +37,27 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
   HEXLM_ASSIGN(options.linear, read_codec(arguments, "quant"));
   HEXLM_ASSIGN(options.lm_head, read_codec(arguments, "lm-head"));
   HEXLM_ASSIGN(options.embedding, read_codec(arguments, "embedding"));
+  HEXLM_ASSIGN(options.vision, read_codec(arguments, "vision"));
   options.replace = arguments.toggle("force");
   options.threads = arguments.threads();
   options.argv = arguments.command();
   options.tool_version = tool_version;
   return options;
+}
+
+/// Said at export, where the checkpoint can still be mended.
+void warn_of_chat_template(const std::string& checkpoint) {
+  const Result<ChatFiles> files = read_chat_files(checkpoint);
+  if (!files || !files->source) return;
+  const Result<ChatTemplate> parsed = ChatTemplate::parse(*files->source, files->origin);
+  if (parsed) return;
+  log_warning(fmt::format("the chat template can't be used, `run` will need --raw or --chat-template: {}",
+                          one_line(parsed.error().message)));
+}
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  return !path.empty() && std::filesystem::exists(std::filesystem::symlink_status(path, error));
 }
 
 Table tensor_table(const ExportPlan& plan) {
@@ -57,6 +76,7 @@ Json tensors_json(const ExportPlan& plan) {
     tensors.push_back({{"name", tensor.name},
                        {"shape", tensor.shape},
                        {"role", to_string(tensor.role)},
+                       {"file", tensor.file},
                        {"source_dtype", tensor.source_dtype},
                        {"codec", to_string(tensor.codec)},
                        {"source_bytes", tensor.source_bytes},
@@ -70,6 +90,7 @@ void print_plan(const ExportPlan& plan, const ExportOptions& options, Format for
   Report report;
   report.json = {{"package", options.package},
                  {"dry_run", true},
+                 {"package_exists", exists(options.package)},
                  {"bytes", plan.bytes},
                  {"bits_per_weight", plan.bits_per_weight},
                  {"linear_bits_per_weight", plan.linear_bits_per_weight},
@@ -119,7 +140,11 @@ Result<int> run_export(Arguments& arguments) {
   if (!dry_run) HEXLM_TRY(require(arguments, "output"));
   HEXLM_ASSIGN(const ExportPlan plan, plan_export(options));
   for (const std::string& text : plan.notes) note("note: " + text);
+  warn_of_chat_template(options.checkpoint);
   if (dry_run) {
+    if (exists(options.package) && !options.replace)
+      note(fmt::format("note: {} exists already: without --force the export will be refused",
+                       options.package));
     print_plan(plan, options, format);
     return 0;
   }
@@ -135,7 +160,7 @@ Result<int> run_export(Arguments& arguments) {
   if (!verification || verification->passed()) return 0;
   // The result above is complete: only the verdict is left to say.
   const Error error = verification->error();
-  print_error(error, false);
+  print_error(error, ErrorStyle::text);
   return static_cast<int>(error.code);
 }
 

@@ -27,7 +27,7 @@ uint64_t product(const std::vector<int64_t>& dims) {
 Forecast forecast(const Model& model, int64_t context) {
   Forecast result;
   result.context = context;
-  result.weights = model.weight_bytes();
+  result.weights = model.weight_bytes() - model.vision_weight_bytes();
   for (const State& state : model.graph()->states()) {
     const uint64_t elements = product(state.dims);
     if (state.kind == State::Kind::key_value_cache) {
@@ -53,10 +53,8 @@ Json to_json(const Forecast& forecast) {
             {"high", forecast.weights + forecast.cache_float + forecast.recurrent}}}};
 }
 
-Status add_tensors(const Model& model, Report& report) {
-  report.table.columns = {{"tensor"}, {"shape"}, {"role"}, {"codec"}, {"bytes", true}};
-  Json tensors = Json::array();
-  for (const Parameter& parameter : model.graph()->parameters()) {
+Status add_tensors(const Model& model, const Graph& graph, Report& report, Json& tensors) {
+  for (const Parameter& parameter : graph.parameters()) {
     HEXLM_ASSIGN(const WeightView weight, model.weights()->find(parameter.name));
     tensors.push_back({{"name", parameter.name},
                        {"shape", weight.shape},
@@ -67,7 +65,6 @@ Status add_tensors(const Model& model, Report& report) {
                                  std::string(to_string(parameter.role)), to_string(weight.codec),
                                  std::to_string(weight.stored_bytes())});
   }
-  report.json["tensors"] = std::move(tensors);
   return {};
 }
 
@@ -119,7 +116,12 @@ std::string summary_of(const Model& model, const Forecast& memory) {
                                   text.layers, text.hidden_size, text.vocabulary_size));
   add("parameters", std::to_string(model.parameter_count()));
   add("weights",
-      fmt::format("{}, {:.3f} bits per weight", format_bytes(memory.weights), model.bits_per_weight()));
+      fmt::format("{}, {:.3f} bits per weight", format_bytes(model.weight_bytes()), model.bits_per_weight()));
+  if (model.vision_graph() != nullptr) {
+    add("vision tower",
+        fmt::format("{} blocks of {}, {}, loaded with the first image", model.config().vision->depth,
+                    model.config().vision->hidden_size, format_bytes(model.vision_weight_bytes())));
+  }
   add("tokenizer", model.tokenizer() == nullptr ? "none" : fmt::format("{} ids", model.tokenizer()->size()));
   add("chat template", model.chat_template() != nullptr ? "yes" : "none");
   add("checksums", integrity_text(model));
@@ -135,9 +137,12 @@ std::string summary_of(const Model& model, const Forecast& memory) {
 
 Result<int> run_inspect(Arguments& arguments) {
   HEXLM_ASSIGN(const auto model, open_model(arguments));
+  // No image will come to have them checked later.
+  if (!arguments.toggle("no-verify")) HEXLM_TRY(model->verify_vision(arguments.threads()));
   const Format format = format_of(arguments);
   if (arguments.toggle("graph") && format == Format::text) {
     print(dump(*model->graph()));
+    if (model->vision_graph() != nullptr) print("\n" + dump(*model->vision_graph()));
     return 0;
   }
   const int64_t context = arguments.integer("context");
@@ -152,10 +157,18 @@ Result<int> run_inspect(Arguments& arguments) {
                  {"kind", model->is_package() ? "package" : "checkpoint"},
                  {"parameters", model->parameter_count()},
                  {"bits_per_weight", model->bits_per_weight()},
-                 {"bytes", memory.weights},
+                 {"bytes", model->weight_bytes()},
+                 {"vision_bytes", model->vision_weight_bytes()},
                  {"memory", to_json(memory)},
                  {"integrity", integrity_json(*model)}};
-  HEXLM_TRY(add_tensors(*model, report));
+  report.table.columns = {{"tensor"}, {"shape"}, {"role"}, {"codec"}, {"bytes", true}};
+  Json tensors = Json::array();
+  HEXLM_TRY(add_tensors(*model, *model->graph(), report, tensors));
+  if (model->vision_graph() != nullptr) {
+    HEXLM_TRY(add_tensors(*model, *model->vision_graph(), report, tensors));
+    report.json["vision_nodes"] = nodes_json(*model->vision_graph());
+  }
+  report.json["tensors"] = std::move(tensors);
   report.json["nodes"] = nodes_json(*model->graph());
   report.rows_key = arguments.toggle("graph") ? "nodes" : "tensors";
   report.summary = summary_of(*model, memory);

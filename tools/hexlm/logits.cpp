@@ -139,7 +139,6 @@ Result<int> run_logits(Arguments& arguments) {
   HEXLM_TRY(require(arguments, "output"));
   Request request;
   HEXLM_ASSIGN(const std::vector<int32_t> ids, read_ids(arguments.text("ids")));
-  if (ids.empty()) return fail(ErrorCode::bad_input, "--ids holds no token", "give at least one id");
   request.hidden = arguments.toggle("hidden");
   request.output = arguments.text("output");
   HEXLM_TRY(keep_model_files(request.output, arguments.positional(0)));

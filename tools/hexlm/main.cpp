@@ -2,9 +2,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <fmt/format.h>
+#include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
+#include <unistd.h>
 #include <vector>
 
 #include "base/file_descriptor.hpp"
@@ -30,21 +34,28 @@ constexpr Handler handlers[] = {{"export", run_export},         {"run", run_run}
                                 {"synth", run_synth},           {"bench", run_bench},
                                 {"version", run_version}};
 
-/// Whether errors are to be JSON, known even when the rest of the command line can't be parsed.
-bool wants_json(const std::vector<std::string>& words) {
+/// How errors are printed, known even when the rest of the command line can't be parsed.
+ErrorStyle error_style(const std::vector<std::string>& words) {
+  std::string_view format;
+  if (const char* variable = std::getenv("HEXLM_FORMAT")) format = variable;
+  constexpr std::string_view flag = "--format";
   for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--format=json") return true;
-    if (words[i] == "--format") return i + 1 < words.size() && words[i + 1] == "json";
+    const std::string_view word = words[i];
+    if (word == flag) format = i + 1 < words.size() ? std::string_view(words[i + 1]) : std::string_view();
+    if (word.starts_with(flag) && word.substr(flag.size()).starts_with('='))
+      format = word.substr(flag.size() + 1);
   }
-  const char* variable = std::getenv("HEXLM_FORMAT");
-  return variable != nullptr && std::string_view(variable) == "json";
+  if (format == "json") return ErrorStyle::json;
+  return format == "jsonl" ? ErrorStyle::jsonl : ErrorStyle::text;
 }
 
 tl::unexpected<Error> unknown_verb(const std::string& word) {
   std::vector<std::string> names;
   for (const Verb& verb : verbs()) names.emplace_back(verb.name);
-  return fail(ErrorCode::usage, fmt::format("unknown verb \"{}\"", word),
-              fmt::format("did you mean {}? `hexlm --help` lists the verbs", nearest(word, names)));
+  const std::string meant = likely_meant(word, names);
+  return fail(ErrorCode::usage, fmt::format("there is no verb \"{}\"", word),
+              fmt::format("{}`hexlm --help` lists the verbs",
+                          meant.empty() ? "" : fmt::format("did you mean {}? ", meant)));
 }
 
 Result<int> run_tool(const std::vector<std::string>& words) {
@@ -73,24 +84,59 @@ Result<int> run_tool(const std::vector<std::string>& words) {
 }
 
 /// A result that did not reach its reader is no success.
-int check_stdout(int code, bool json) {
+int check_stdout(int code, ErrorStyle style) {
   if (stdout_works()) return code;
   const int reason = stdout_failure();
   if (reason == EPIPE) return broken_pipe_exit_code;
   const ErrorCode kind = write_error_code(reason);
   const Error error{kind, fmt::format("stdout: write failed: {}", system_reason(reason)),
                     kind == ErrorCode::limit ? "free disk space or write to another disk" : ""};
-  print_error(error, json);
+  print_error(error, style);
   return static_cast<int>(error.code);
 }
 
+/// The library reports errors as values, but memory can run out in any allocation and a thread may not start.
+/// On the way here destructors remove what was half written.
+Result<int> run_guarded(const std::vector<std::string>& words) {
+  constexpr const char* hint = "free memory, or use a smaller --context or fewer --threads";
+  try {
+    return run_tool(words);
+  } catch (const std::bad_alloc&) {
+    return fail(ErrorCode::limit, "memory ran out", hint);
+  } catch (const std::system_error& error) {
+    return fail(ErrorCode::limit, fmt::format("the system refused a thread: {}", error.what()), hint);
+  }
+}
+
+/// Where memory runs out in a worker, or where nothing may be thrown, there is no way back to run_guarded.
+/// What is left behind then, the next export removes.
+[[noreturn]] void on_terminate() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view text =
+        "error: memory ran out\nhint: free memory, or use a smaller --context\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    ::_exit(static_cast<int>(ErrorCode::limit));
+  } catch (...) {
+    std::abort();
+  }
+  std::abort();
+}
+
 int run_main(const std::vector<std::string>& words) {
-  const bool json = wants_json(words);
-  const Result<int> result = run_tool(words);
-  if (result) return check_stdout(*result, json);
-  print_error(result.error(), json);
+  const ErrorStyle style = error_style(words);
+  std::set_terminate(on_terminate);
+  const Result<int> result = run_guarded(words);
+  if (result) return check_stdout(*result, style);
+  Error error = result.error();
+  if (error.hint.empty() && error.code == ErrorCode::usage && !words.empty() &&
+      find_verb(words[0]) != nullptr) {
+    error.hint = fmt::format("`hexlm {} --help` lists the flags and shows examples", words[0]);
+  }
+  print_error(error, style);
   std::fflush(stdout);
-  return static_cast<int>(result.error().code);
+  return static_cast<int>(error.code);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "hexlm/chat_context.hpp"
+#include "hexlm/common.hpp"
 #include "hexlm/report.hpp"
 
 namespace hexlm::tool {
@@ -16,6 +17,7 @@ Result<PromptFormat> PromptFormat::create(const Arguments& arguments, const Mode
   format.raw_ = arguments.toggle("raw");
   format.inline_images_ = !arguments.toggle("no-inline-images");
   format.system_ = arguments.text("system");
+  HEXLM_TRY(check_utf8(format.system_, "--system"));
   format.variables_ = Json::object();
   if (arguments.has("chat-template-kwargs")) {
     HEXLM_ASSIGN(format.variables_,
@@ -57,6 +59,7 @@ Json PromptFormat::new_conversation() const {
 }
 
 Result<UserMessage> PromptFormat::parse(std::string_view text, const std::vector<std::string>& files) const {
+  HEXLM_TRY(check_utf8(text, "the prompt"));
   return parse_user_message(text, files, markup_.placeholder, inline_images_);
 }
 
@@ -74,9 +77,10 @@ Result<std::vector<int32_t>> PromptFormat::encode(const UserMessage& prompt) con
 }
 
 Result<std::vector<int32_t>> PromptFormat::encode(const Json& messages, bool generation) const {
-  Json context = with_special_tokens(model_->special_tokens(), variables_);
+  Json context = variables_;
   context["messages"] = messages;
   context["add_generation_prompt"] = generation;
+  context = template_context(model_->special_tokens(), context);
   HEXLM_ASSIGN(const std::string text, chat_template()->render(context));
   // The template writes BOS itself where a model wants one.
   return model_->tokenizer()->encode(text);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -67,6 +68,30 @@ std::string csv_field(const std::string& text) {
 int first_failure = 0;
 
 std::string compact(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+/// What can be done about an error whose place knows no better. Interrupting needs no advice.
+std::string_view general_hint(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::runtime:
+      return "if the machine and its disk are well, this is a fault of hexlm: please report the command and "
+             "this line";
+    case ErrorCode::usage:
+      return "`hexlm --help` lists the verbs";
+    case ErrorCode::bad_input:
+      return "mend or replace that file: download it, or export the package again";
+    case ErrorCode::unsupported:
+      return "`hexlm --help` and docs/cli.md say what there is";
+    case ErrorCode::limit:
+      return "use a smaller input or --context, or free memory and disk";
+    case ErrorCode::device:
+      return "use --backend cpu";
+    case ErrorCode::verification:
+      return "export the package again; if it fails again, please report it";
+    case ErrorCode::interrupted:
+      return "";
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -155,14 +180,15 @@ void note(std::string_view text) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
-void print_error(const Error& error, bool json) {
-  std::string lines = fmt::format("error: {}\n", error.message);
-  if (!error.hint.empty()) lines += fmt::format("hint: {}\n", error.hint);
+void print_error(const Error& error, ErrorStyle style) {
+  const std::string hint = error.hint.empty() ? std::string(general_hint(error.code)) : error.hint;
+  std::string lines = fmt::format("error: {}\n", one_line(error.message));
+  if (!hint.empty()) lines += fmt::format("hint: {}\n", one_line(hint));
   std::fwrite(lines.data(), 1, lines.size(), stderr);
-  if (!json) return;
+  if (style == ErrorStyle::text) return;
   Json object;
-  object["error"] = {{"code", to_string(error.code)}, {"message", error.message}, {"hint", error.hint}};
-  print(to_text(object));
+  object["error"] = {{"code", to_string(error.code)}, {"message", error.message}, {"hint", hint}};
+  print(style == ErrorStyle::json ? to_text(object) : compact(object) + "\n");
 }
 
 }  // namespace hexlm::tool

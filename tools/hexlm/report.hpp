@@ -48,7 +48,10 @@ int stdout_failure();
 /// A note for people on stderr, unless --quiet.
 void note(std::string_view text);
 
-/// `error: …` and `hint: …` on stderr, and with `json` the error object on stdout.
-void print_error(const Error& error, bool json);
+/// Whether an error is also an object on stdout, and of one line.
+enum class ErrorStyle { text, json, jsonl };
+/// `error: …` and `hint: …` on stderr, a line each, and the object that the style asks for. An error without
+/// a hint of its own gets one for its kind.
+void print_error(const Error& error, ErrorStyle style);
 
 }  // namespace hexlm::tool

@@ -63,22 +63,28 @@ Result<Json> render(const TextModel& model, const Json& context) {
                 "name one with --chat-template FILE");
   }
   HEXLM_ASSIGN(std::string text,
-               model.chat_template->render(with_special_tokens(model.special_tokens, context)));
+               model.chat_template->render(template_context(model.special_tokens, context)));
   // The template writes BOS itself where a model wants one.
   HEXLM_ASSIGN(const std::vector<int32_t> ids, model.tokenizer.encode(text));
   return Json{{"text", std::move(text)}, {"ids", ids}};
 }
 
-Result<Json> decode(const TextModel& model, const Json& ids) {
-  std::vector<int32_t> list;
-  bool valid = ids.is_array();
-  for (size_t i = 0; valid && i < ids.size(); ++i) {
-    valid = ids[i].is_number_integer() && ids[i] >= 0 && ids[i] < model.tokenizer.size();
-    if (valid) list.push_back(ids[i].get<int32_t>());
+Result<Json> decode(const TextModel& model, const Json& ids, const char* what) {
+  const std::string expected = fmt::format("expected ids from 0 to {}", model.tokenizer.size() - 1);
+  const auto shown = [](const Json& value) {
+    return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  constexpr const char* hint = "give ids of this model's tokenizer";
+  if (!ids.is_array()) {
+    return fail(ErrorCode::bad_input, fmt::format("{} is {}, {}", what, shown(ids), expected), hint);
   }
-  if (!valid) {
-    return fail(ErrorCode::bad_input,
-                fmt::format("\"ids\" must be an array of ids from 0 to {}", model.tokenizer.size() - 1));
+  std::vector<int32_t> list;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!ids[i].is_number_integer() || ids[i] < 0 || ids[i] >= model.tokenizer.size()) {
+      return fail(ErrorCode::bad_input,
+                  fmt::format("{}: entry {} is {}, {}", what, i, shown(ids[i]), expected), hint);
+    }
+    list.push_back(ids[i].get<int32_t>());
   }
   return Json{{"text", model.tokenizer.decode(list, model.skip_special)}};
 }
@@ -94,7 +100,7 @@ Result<Json> convert_line(const TextModel& model, std::string_view line, const s
     } else if (text != request.end() && text->is_string()) {
       answer = encode(model, text->get<std::string>());
     } else if (request.contains("ids")) {
-      answer = decode(model, request["ids"]);
+      answer = decode(model, request["ids"], "\"ids\"");
     }
   }
   if (answer) return answer;
@@ -136,7 +142,7 @@ Result<int> run_tokenize(Arguments& arguments) {
     HEXLM_TRY(convert_lines(model, arguments.text("jsonl")));
   } else if (arguments.has("ids")) {
     HEXLM_ASSIGN(const std::vector<int32_t> ids, read_ids(arguments.text("ids")));
-    HEXLM_ASSIGN(const Json answer, decode(model, Json(ids)));
+    HEXLM_ASSIGN(const Json answer, decode(model, Json(ids), "--ids"));
     print(format == Format::json ? to_text(answer) : answer["text"].get<std::string>() + "\n");
   } else if (arguments.has("file")) {
     HEXLM_ASSIGN(const std::string text, read_text(arguments.text("file")));
