@@ -36,18 +36,6 @@ Status decode(Session& session, std::span<const int32_t> tokens) {
   return {};
 }
 
-void summarize(BenchRow& row) {
-  const auto count = static_cast<double>(row.samples.size());
-  for (const double sample : row.samples) row.mean += sample / count;
-  double squares = 0;
-  for (const double sample : row.samples) squares += (sample - row.mean) * (sample - row.mean);
-  row.stddev = row.samples.size() < 2 ? 0 : std::sqrt(squares / (count - 1));
-  std::vector<double> sorted = row.samples;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  row.median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
 using Work = std::function<Status(Session&, std::span<const int32_t>)>;
 
 /// Measures `work` on `count` tokens after `depth` others: once unmeasured, then `repetitions` times.
@@ -101,6 +89,18 @@ Status check(const Session& session, const BenchOptions& options) {
 
 }  // namespace
 
+void summarize(BenchRow& row) {
+  const auto count = static_cast<double>(row.samples.size());
+  for (const double sample : row.samples) row.mean += sample / count;
+  double squares = 0;
+  for (const double sample : row.samples) squares += (sample - row.mean) * (sample - row.mean);
+  row.stddev = row.samples.size() < 2 ? 0 : std::sqrt(squares / (count - 1));
+  std::vector<double> sorted = row.samples;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  row.median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
 Result<BenchResult> bench(Session& session, const BenchOptions& options) {
   HEXLM_TRY(check(session, options));
   BenchResult result;
@@ -123,26 +123,6 @@ Result<BenchResult> bench(Session& session, const BenchOptions& options) {
   }
   session.reset();
   return result;
-}
-
-Result<BenchRow> bench_vision(VisionEncoder& encoder, int width, int height, int repetitions) {
-  if (repetitions < 1) {
-    return fail(ErrorCode::usage, fmt::format("at least 1 repetition is needed, got {}", repetitions));
-  }
-  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3) * width * height)};
-  std::mt19937 generator(1);
-  for (uint8_t& value : image.rgb) value = static_cast<uint8_t>(generator());
-  HEXLM_ASSIGN(const PreparedImage prepared, preprocess_image(image, encoder.preprocessor()));
-  BenchRow row;
-  row.name = fmt::format("vision{}x{}", width, height);
-  row.unit = "img/s";
-  for (int i = -1; i < repetitions; ++i) {
-    const auto start = Clock::now();
-    HEXLM_ASSIGN(const auto features, encoder.encode_prepared(prepared));
-    if (i >= 0) row.samples.push_back(1 / seconds_since(start));
-  }
-  summarize(row);
-  return row;
 }
 
 }  // namespace hexlm

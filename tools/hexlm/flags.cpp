@@ -288,24 +288,25 @@ Verb synth_verb() {
 }
 
 Verb bench_verb() {
-  return {
-      "bench",
-      "Measure prefill and decode speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 "
-      "tokens),\nvision256x256 (vision tower).",
-      {model_positional},
-      join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
-              "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
-             {"generated-tokens", 'n', FlagKind::integers, "N,…", "64", "lengths to decode; 0 for none",
-              "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
-             {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
-              false, 0, 1e9},
-             {"image", 0, FlagKind::text, "WxH,…", "", "sizes of pictures to run the vision tower on", ""},
-             {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
-              "HEXLM_REPETITIONS", false, 1, 10000},
-             format_flag("text|json|md|csv|jsonl")},
-            model_flags}),
-      {{"hexlm bench qwen3-w4 --threads 2", "pp512 and tg64"},
-       {"hexlm bench qwen3-w4 -p 512,84 -n 64 -d 0,512 -r 3 --format md", "a table to paste"}}};
+  return {"bench",
+          "Measure speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 tokens), vision256x256.",
+          {model_positional},
+          join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
+                  "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
+                 {"generated-tokens", 'n', FlagKind::integers, "N,…", "64", "lengths to decode; 0 for none",
+                  "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
+                 {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
+                  false, 0, 1e9},
+                 {"image", 0, FlagKind::text, "WxH,…", "",
+                  "run the vision tower on synthetic images of these sizes; repeatable", "", true},
+                 image_max_pixels_flag,
+                 {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
+                  "HEXLM_REPETITIONS", false, 1, 10000},
+                 format_flag("text|json|md|csv|jsonl")},
+                model_flags}),
+          {{"hexlm bench qwen3-w4 --threads 2", "pp512 and tg64"},
+           {"hexlm bench qwen3-w4 -p 512,84 -n 64 -d 0,512 -r 3 --format md", "a table to paste"},
+           {"hexlm bench qwen3-vl-w4 -p 84 -n 0 --image 256x256", "an image and a prompt of 84 tokens"}}};
 }
 
 Verb version_verb() {
