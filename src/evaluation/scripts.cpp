@@ -41,15 +41,17 @@ void each_character(std::string_view text, Visit visit) {
 }
 
 /// The script of each byte: that of its character, on its line.
-std::vector<Script> byte_scripts(std::string_view text) {
-  std::vector<Script> scripts(text.size(), Script::other);
+std::vector<TextScript> byte_scripts(std::string_view text) {
+  std::vector<TextScript> scripts(text.size(), TextScript::other);
   size_t previous = 0;
-  Script script = Script::other;
+  TextScript script = TextScript::other;
   each_character(text, [&](size_t at, char32_t c) {
     std::fill(scripts.begin() + static_cast<std::ptrdiff_t>(previous),
               scripts.begin() + static_cast<std::ptrdiff_t>(at), script);
     previous = at;
-    script = within(latin_ranges, c) ? Script::latin : within(han_ranges, c) ? Script::han : Script::other;
+    script = within(latin_ranges, c) ? TextScript::latin
+             : within(han_ranges, c) ? TextScript::han
+                                     : TextScript::other;
   });
   std::fill(scripts.begin() + static_cast<std::ptrdiff_t>(previous), scripts.end(), script);
   bool fenced = false;
@@ -59,7 +61,7 @@ std::vector<Script> byte_scripts(std::string_view text) {
     const bool fence = line.starts_with("```");
     if (fenced || fence || looks_like_code(line))
       std::fill(scripts.begin() + static_cast<std::ptrdiff_t>(begin),
-                scripts.begin() + static_cast<std::ptrdiff_t>(end), Script::code);
+                scripts.begin() + static_cast<std::ptrdiff_t>(end), TextScript::code);
     fenced = fenced != fence;
     begin = end;
   }
@@ -68,15 +70,15 @@ std::vector<Script> byte_scripts(std::string_view text) {
 
 }  // namespace
 
-std::string_view to_string(Script script) {
+std::string_view to_string(TextScript script) {
   switch (script) {
-    case Script::latin:
+    case TextScript::latin:
       return "latin";
-    case Script::han:
+    case TextScript::han:
       return "han";
-    case Script::code:
+    case TextScript::code:
       return "code";
-    case Script::other:
+    case TextScript::other:
       break;
   }
   return "other";
@@ -96,7 +98,7 @@ bool looks_like_code(std::string_view line) {
   return !has_han && marks >= 2 && 12 * marks >= characters;
 }
 
-std::vector<Script> token_scripts(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
+std::vector<TextScript> token_scripts(const Tokenizer& tokenizer, std::span<const int32_t> ids) {
   std::string text;
   std::vector<size_t> starts;
   for (const int32_t id : ids) {
@@ -109,12 +111,12 @@ std::vector<Script> token_scripts(const Tokenizer& tokenizer, std::span<const in
     }
   }
   starts.push_back(text.size());
-  const std::vector<Script> bytes = byte_scripts(text);
-  std::vector<Script> scripts;
+  const std::vector<TextScript> bytes = byte_scripts(text);
+  std::vector<TextScript> scripts;
   for (size_t i = 0; i < ids.size(); ++i) {
-    Script script = Script::other;
-    for (size_t at = starts[i]; at < starts[i + 1] && script == Script::other; ++at) script = bytes[at];
-    scripts.push_back(tokenizer.is_special(ids[i]) ? Script::other : script);
+    TextScript script = TextScript::other;
+    for (size_t at = starts[i]; at < starts[i + 1] && script == TextScript::other; ++at) script = bytes[at];
+    scripts.push_back(tokenizer.is_special(ids[i]) ? TextScript::other : script);
   }
   return scripts;
 }

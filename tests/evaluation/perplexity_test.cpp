@@ -148,7 +148,7 @@ TEST(Scripts, OfTokensAreThoseOfTheirTexts) {
       "The old house, 42.\n白首题将断肠句。\nreturn f(x) + g[i];\n```\nplain words\n```\nThe end";
   const auto ids = tokenizer.encode(text);
   ASSERT_TRUE(ids);
-  const std::vector<Script> scripts = token_scripts(tokenizer, *ids);
+  const std::vector<TextScript> scripts = token_scripts(tokenizer, *ids);
   ASSERT_EQ(scripts.size(), ids->size());
   size_t at = 0;
   for (size_t i = 0; i < scripts.size(); ++i) {
@@ -157,13 +157,13 @@ TEST(Scripts, OfTokensAreThoseOfTheirTexts) {
     const std::string_view bytes = tokenizer.token_bytes((*ids)[i]);
     const bool letters = std::isalpha(static_cast<unsigned char>(bytes.back())) != 0;
     if (line == 2 || (line >= 3 && line <= 5 && bytes != "\n")) {
-      EXPECT_EQ(scripts[i], Script::code) << bytes;
+      EXPECT_EQ(scripts[i], TextScript::code) << bytes;
     }
     if (line == 1 && bytes != "\n") {
-      EXPECT_EQ(scripts[i], Script::han);
+      EXPECT_EQ(scripts[i], TextScript::han);
     }
     if ((line == 0 || line == 6) && letters) {
-      EXPECT_EQ(scripts[i], Script::latin) << bytes;
+      EXPECT_EQ(scripts[i], TextScript::latin) << bytes;
     }
     at += bytes.size();
   }

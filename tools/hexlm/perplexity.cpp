@@ -17,7 +17,7 @@ struct ScriptScore {
   int64_t scored = 0;
   double nll = 0;
 };
-using ScriptScores = std::map<Script, ScriptScore>;
+using ScriptScores = std::map<TextScript, ScriptScore>;
 
 int64_t count_words(const std::string& text) {
   int64_t words = 0;
@@ -64,7 +64,7 @@ Result<int> run_perplexity(Arguments& arguments) {
                 "copy the tokenizer of the model's family into the folder");
   }
   HEXLM_ASSIGN(const std::vector<int32_t> ids, opened.model->tokenizer()->encode(text));
-  const std::vector<Script> scripts = token_scripts(*opened.model->tokenizer(), ids);
+  const std::vector<TextScript> scripts = token_scripts(*opened.model->tokenizer(), ids);
   ScriptScores scores;
   PerplexityOptions options;
   options.window = arguments.integer("window");
