@@ -72,7 +72,7 @@ Status read_strata(const std::string& path, const CalibrationOptions& options,
 }
 
 /// Deals `wanted` samples out to strata, one each in turn, as long as they have some.
-int64_t deal(std::vector<Stratum*> strata, int64_t wanted) {
+int64_t deal(const std::vector<Stratum*>& strata, int64_t wanted) {
   int64_t dealt = 0;
   bool more = true;
   while (dealt < wanted && more) {
@@ -107,6 +107,7 @@ void deal_all(std::vector<Stratum>& strata, int64_t samples) {
     left -= deal(of_script(strata, present[i]), (left + parts - 1) / parts);
   }
   std::vector<Stratum*> all;
+  all.reserve(strata.size());
   for (Stratum& stratum : strata) all.push_back(&stratum);
   deal(all, left);
 }
