@@ -41,6 +41,9 @@ class Observer {
   virtual ~Observer() = default;
   virtual void after(const Node& node, const Value& value, std::span<const float> data,
                      const SymbolValues& symbols) = 0;
+  /// Comes after `after` and may change the value, which later nodes then read: so that a comparison can feed
+  /// them another model's values.
+  virtual void edit(const Node& /*node*/, const Value& /*value*/, std::span<float> /*data*/) {}
 };
 
 /// A copy of what cannot be recomputed from the cache: recurrent states and the length. Restorable to the

@@ -87,7 +87,7 @@ std::optional<Mismatch> TensorCheck::check(int64_t block) const {
       source_.data.bytes.data() + begin * unit_elements * bit_width(source_.data.dtype) / 8;
   EncodedRows encoded;
   const auto fault = encode_rows(from, source_.data.dtype, flat() ? 1 : count, flat() ? count : columns_,
-                                 stored_.codec, encoded, available_row_kernels().front());
+                                 stored_.codec, Method::rtn, encoded, available_row_kernels().front());
   if (fault) return Mismatch{"a value", "there", fmt::format("{}, which can't be stored", fault->value)};
   if (flat()) return compare_floats(encoded, begin);
   if (auto mismatch = compare_halves("scale", stored_.scales, encoded.scales, begin)) return mismatch;

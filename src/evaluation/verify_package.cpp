@@ -1,6 +1,7 @@
 #include "evaluation/verify_package.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 #include <numeric>
 #include <random>
@@ -12,6 +13,7 @@
 #include "formats/checkpoint_weights.hpp"
 #include "runtime/model.hpp"
 #include "runtime/session.hpp"
+#include "runtime/vision_encoder.hpp"
 
 namespace hexlm {
 namespace {
@@ -82,6 +84,36 @@ LogitDifference difference_of(const std::vector<float>& reference, const std::ve
   return difference;
 }
 
+/// What the tower makes of a fixed picture.
+Result<std::vector<float>> features_of(std::shared_ptr<const Model> model, int threads) {
+  VisionOptions options;
+  options.threads = threads;
+  options.precision = Precision::high;
+  HEXLM_ASSIGN(const auto encoder, VisionEncoder::create(std::move(model), options));
+  const int side = 2 * encoder->preprocessor().factor();
+  Image image{side, side, std::vector<uint8_t>(static_cast<size_t>(3) * side * side)};
+  std::mt19937 generator(1);
+  for (uint8_t& value : image.rgb) value = static_cast<uint8_t>(generator());
+  HEXLM_ASSIGN(const auto features, encoder->encode_image(image));
+  return features->features;
+}
+
+Status compare_features(const std::shared_ptr<const Model>& model, const std::string& checkpoint, int threads,
+                        Verification& verification) {
+  std::error_code ignored;
+  const bool takes_images =
+      std::filesystem::exists(std::filesystem::path(model->folder()) / "preprocessor_config.json", ignored);
+  if (model->vision_graph() == nullptr || !takes_images) return {};
+  HEXLM_ASSIGN(const auto source, Model::open(checkpoint, {threads, false}));
+  HEXLM_ASSIGN(const std::vector<float> reference, features_of(source, threads));
+  HEXLM_ASSIGN(const std::vector<float> other, features_of(model, threads));
+  LogitDifference difference;
+  difference.add(reference, other);
+  verification.finite = verification.finite && difference.finite();
+  verification.vision_relative_error = difference.relative_error();
+  return {};
+}
+
 bool rounds_to_nearest(const Manifest& manifest) {
   const auto method = manifest.provenance.find("method");
   return method != manifest.provenance.end() && *method == "rtn";
@@ -91,7 +123,8 @@ bool rounds_to_nearest(const Manifest& manifest) {
 
 Error Verification::error() const {
   if (!finite) {
-    return {ErrorCode::verification, "the package's logits are not finite", "export the package again"};
+    return {ErrorCode::verification, "the package's logits or image features are not finite",
+            "export the package again"};
   }
   return {ErrorCode::verification,
           fmt::format("the package's logits are {:.3g} off what its stored weights give, {:.1g} is allowed",
@@ -133,29 +166,38 @@ Result<Verification> verify_package(const std::string& checkpoint, const std::st
   verification.relative_error = distance.relative_error();
   verification.kl_mean = distance.kl_mean();
   verification.top1_agreement = distance.top1_agreement();
+  HEXLM_TRY(compare_features(model, checkpoint, threads, verification));
   return verification;
 }
 
 Json to_json(const Verification& verification) {
-  return {{"tokens", verification.tokens},
-          {"finite", verification.finite},
-          {"weights_compared", verification.weights_compared},
-          {"execution_error", verification.execution_error},
-          {"allowed_execution_error", verification.allowed_execution_error},
-          {"relative_error", verification.relative_error},
-          {"kl_mean", verification.kl_mean},
-          {"top1_agreement", verification.top1_agreement},
-          {"verdict", verification.passed() ? "pass" : "fail"}};
+  Json json = {{"tokens", verification.tokens},
+               {"finite", verification.finite},
+               {"weights_compared", verification.weights_compared},
+               {"execution_error", verification.execution_error},
+               {"allowed_execution_error", verification.allowed_execution_error},
+               {"relative_error", verification.relative_error},
+               {"kl_mean", verification.kl_mean},
+               {"top1_agreement", verification.top1_agreement},
+               {"verdict", verification.passed() ? "pass" : "fail"}};
+  if (verification.vision_relative_error) {
+    json["vision_relative_error"] = *verification.vision_relative_error;
+  }
+  return json;
 }
 
 std::string describe(const Verification& verification) {
-  return fmt::format(
+  std::string text = fmt::format(
       "verified: checksums match{}; logits of {} tokens are {:.2g} off what the stored weights give ({:.1g} "
       "allowed)\n"
       "against the checkpoint: relative error {:.3g}, mean KL {:.3g}, top-1 agreement {:.1f} %",
       verification.weights_compared ? ", every stored value is what the checkpoint gives" : "",
       verification.tokens, verification.execution_error, verification.allowed_execution_error,
       verification.relative_error, verification.kl_mean, 100 * verification.top1_agreement);
+  if (verification.vision_relative_error) {
+    text += fmt::format(", image features {:.3g} off", *verification.vision_relative_error);
+  }
+  return text;
 }
 
 }  // namespace hexlm

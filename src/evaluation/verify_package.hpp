@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/error.hpp"
@@ -21,6 +22,8 @@ struct Verification {
   double relative_error = 0;           ///< ‖package − checkpoint‖ / ‖checkpoint‖ of the logits
   double kl_mean = 0;
   double top1_agreement = 0;
+  /// ‖package − checkpoint‖ / ‖checkpoint‖ of the features of a fixed picture; none without a tower.
+  std::optional<double> vision_relative_error;
 
   bool passed() const { return finite && execution_error <= allowed_execution_error; }
   /// verification, naming the value and the allowance.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -15,27 +16,36 @@ namespace hexlm {
 /// consecutive input channels, an fp16 scale Δ:
 ///   symmetric:  w = Δ · (q − 2^(bits−1))
 ///   asymmetric: w = Δ · q + offset          (offset fp16; spec D.1 form (b): −Δ·zero point)
-/// `group` 0 means one group per row. When `group` does not divide the columns, the last group of every row
-/// is shorter; nothing is padded.
+/// With `scale_bits`, Δ is stored in two levels (symmetric only): a signed integer s of that many bits per
+/// group, kept as s + 2^(scale_bits−1), and an fp16 scale per row: Δ = fp16(row scale · s). Smaller groups
+/// for the same bits. `group` 0 means one group per row. When `group` does not divide the columns, the last
+/// group of every row is shorter; nothing is padded.
 struct Codec {
   enum class Kind : uint8_t { f32, f16, bf16, integer };
   Kind kind = Kind::f32;
   int bits = 32;
   int64_t group = 0;
   bool symmetric = true;
+  int scale_bits = 0;  ///< of a group's scale in two-level codecs; 0: fp16
 
   bool is_float() const { return kind != Kind::integer; }
   /// Groups in a row of `columns` elements (1 for per-channel, 0 for float codecs).
   int64_t groups(int64_t columns) const;
+  bool is_two_level() const { return scale_bits != 0; }
+  /// Bytes of one row's integer scales, packed like codes; 0 unless two-level.
+  int64_t scale_row_bytes(int64_t columns) const;
+  /// The codec that a reader of WeightViews sees: two-level scales are expanded to fp16.
+  Codec expanded() const;
   /// Bytes of one row's codes or elements: bits are packed least significant first along the row, and every
   /// row starts on a whole byte.
   int64_t row_bytes(int64_t columns) const;
   bool operator==(const Codec&) const = default;
 };
 
-/// The spelling of docs/cli.md: "f32", "f16", "bf16", "w8", "w4", "w4g64", "w8g128a".
+/// The spelling of docs/cli.md: "f32", "f16", "bf16", "w8", "w4", "w4g64", "w8g128a", "w4g32s6".
 std::string to_string(const Codec& codec);
-/// Errors: usage, naming the text and the accepted forms. Bits 2–8, group 16–4096 or absent.
+/// Errors: usage, naming the text and the accepted forms. Bits 2–8, group 16–4096 or absent, scale bits 4–8
+/// or absent.
 Result<Codec> parse_codec(std::string_view text);
 
 /// One weight as a backend reads it: a matrix (or vector, or any shape for float codecs) of the codec.

@@ -321,6 +321,11 @@ std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor) {
   const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
   const int64_t columns = tensor.shape.size() < 2 ? 1 : tensor.shape[1];
   const int64_t groups = tensor.codec.groups(columns);
+  if (tensor.codec.is_two_level()) {
+    return {{tensor.name + ".codes", DType::u8, {rows, tensor.codec.row_bytes(columns)}},
+            {tensor.name + ".group_scales", DType::u8, {rows, tensor.codec.scale_row_bytes(columns)}},
+            {tensor.name + ".scales", DType::f16, {rows, 1}}};
+  }
   std::vector<TensorPlan> plans = {
       {tensor.name + ".codes", DType::u8, {rows, tensor.codec.row_bytes(columns)}},
       {tensor.name + ".scales", DType::f16, {rows, groups}}};

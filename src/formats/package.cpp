@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "formats/json.hpp"
+#include "formats/two_level.hpp"
 
 namespace hexlm {
 namespace {
@@ -162,16 +163,40 @@ Status Package::verify_tensors(std::string_view file, int threads) const {
 }
 
 Status Package::verify(const PackageTensor& tensor) const {
-  HEXLM_ASSIGN(const WeightView weight, find(tensor.name));
+  const SafetensorsFile& file = files_.find(tensor.file)->second;
   Hasher hasher;
-  for (const TensorView* part : {&weight.data, &weight.scales, &weight.offsets}) hasher.update(part->bytes);
+  for (const TensorView& part : stored_parts(tensor)) {
+    hasher.update(part.bytes);
+    file.file().release(part.bytes);
+  }
   const uint64_t checksum = hasher.digest();
-  release(weight);
   if (checksum == tensor.checksum) return {};
-  const std::string& file = manifest_.tensors[index_.find(tensor.name)->second].file;
-  return bad_tensor(files_.find(file)->second, tensor.name,
+  return bad_tensor(file, tensor.name,
                     fmt::format("the manifest has checksum {}, the file's bytes give {}: damaged",
                                 to_hex(tensor.checksum), to_hex(checksum)));
+}
+
+std::vector<TensorView> Package::stored_parts(const PackageTensor& tensor) const {
+  const SafetensorsFile& file = files_.find(tensor.file)->second;
+  std::vector<TensorView> parts;
+  for (const TensorPlan& plan : tensor_plans(tensor))
+    parts.push_back(*file.find(plan.name));  // `open` checked
+  return parts;
+}
+
+TensorView Package::expanded_scales(const PackageTensor& tensor, const std::vector<TensorView>& parts) const {
+  const int64_t rows = tensor.shape[0];
+  const int64_t groups = tensor.codec.groups(tensor.shape[1]);
+  const std::lock_guard lock(expanded_mutex_);
+  const auto [entry, is_new] = expanded_.try_emplace(tensor.name);
+  std::vector<uint16_t>& scales = entry->second;
+  if (is_new) scales = expand_scales(tensor.codec, rows, tensor.shape[1], parts[1].bytes, parts[2].bytes);
+  return {tensor.name + ".scales", DType::f16, {rows, groups}, std::as_bytes(std::span(scales))};
+}
+
+const PackageTensor* Package::find_tensor(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &manifest_.tensors[found->second];
 }
 
 Result<WeightView> Package::find(std::string_view name) const {
@@ -185,14 +210,18 @@ Result<WeightView> Package::find(std::string_view name) const {
                 near.empty() ? "" : fmt::format("the nearest name is '{}'", near));
   }
   const PackageTensor& tensor = manifest_.tensors[found->second];
-  const SafetensorsFile& file = files_.find(tensor.file)->second;
   WeightView weight;
   weight.name = tensor.name;
-  weight.codec = tensor.codec;
+  weight.codec = tensor.codec.expanded();
   weight.shape = tensor.shape;
-  const std::array<TensorView*, 3> parts = {&weight.data, &weight.scales, &weight.offsets};
-  const std::vector<TensorPlan> plans = tensor_plans(tensor);
-  for (size_t i = 0; i < plans.size(); ++i) *parts[i] = *file.find(plans[i].name);  // `open` checked them
+  const std::vector<TensorView> parts = stored_parts(tensor);
+  weight.data = parts[0];
+  if (tensor.codec.is_two_level()) {
+    weight.scales = expanded_scales(tensor, parts);
+    return weight;
+  }
+  if (parts.size() > 1) weight.scales = parts[1];
+  if (parts.size() > 2) weight.offsets = parts[2];
   return weight;
 }
 
@@ -201,8 +230,9 @@ bool Package::contains(std::string_view name) const { return index_.find(name) !
 void Package::release(const WeightView& weight) const {
   const auto found = index_.find(weight.name);
   if (found == index_.end()) return;
-  const MappedFile& file = files_.find(manifest_.tensors[found->second].file)->second.file();
-  for (const TensorView* part : {&weight.data, &weight.scales, &weight.offsets}) file.release(part->bytes);
+  const PackageTensor& tensor = manifest_.tensors[found->second];
+  const MappedFile& file = files_.find(tensor.file)->second.file();
+  for (const TensorView& part : stored_parts(tensor)) file.release(part.bytes);
 }
 
 }  // namespace hexlm

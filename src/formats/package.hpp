@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ struct PackageTensor {
   Codec codec;
   std::vector<int64_t> shape;  ///< logical shape
   uint64_t stored_bytes = 0;   ///< codes + scales + offsets
-  uint64_t checksum = 0;       ///< XXH3-64 over data, then scales, then offsets
+  uint64_t checksum = 0;       ///< XXH3-64 over the parts in the order of tensor_plans
   double relative_error = 0;   ///< ‖w − ŵ‖ / ‖w‖, 0 for lossless codecs
 };
 
@@ -70,7 +71,9 @@ Status verify_file(const std::string& folder, const PackageFile& file);
 Status verify_text_files(const std::string& folder);
 
 /// How a weight's parts are named in a package's safetensors files: float codecs are stored under `name`;
-/// integer codecs as `name` + ".codes" / ".scales" / ".offsets".
+/// integer codecs as `name` + ".codes" / ".scales" / ".offsets"; two-level codecs as ".codes" /
+/// ".group_scales" /
+/// ".scales" (of the rows).
 std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor);
 
 /// An opened package: manifest checked against the tensor files (every tensor present with the codec's dtype
@@ -88,6 +91,8 @@ class Package : public WeightSource {
   const std::string& folder() const { return folder_; }
   /// Whether `open` compared the checksums.
   bool verified() const { return verified_; }
+  /// The manifest's entry of a weight; nullptr when there is none.
+  const PackageTensor* find_tensor(std::string_view name) const;
   /// Compares one tensor's checksum with the manifest's.
   Status verify(const PackageTensor& tensor) const;
   /// Compares those of all tensors in one of the package's files.
@@ -104,11 +109,16 @@ class Package : public WeightSource {
   Status verify_frame(const PackageFile& listed) const;
   Status verify_weights(int threads) const;
   Status verify_some(const std::vector<size_t>& tensors, int threads) const;
+  std::vector<TensorView> stored_parts(const PackageTensor& tensor) const;
+  TensorView expanded_scales(const PackageTensor& tensor, const std::vector<TensorView>& parts) const;
   std::string folder_;
   bool verified_ = false;
   Manifest manifest_;
   std::map<std::string, size_t, std::less<>> index_;
   std::map<std::string, SafetensorsFile, std::less<>> files_;
+  /// Scales of two-level tensors as fp16, made when a tensor is first asked for; views point into them.
+  mutable std::mutex expanded_mutex_;
+  mutable std::map<std::string, std::vector<uint16_t>, std::less<>> expanded_;
 };
 
 }  // namespace hexlm

@@ -9,6 +9,7 @@
 
 #include "base/half.hpp"
 #include "base/text.hpp"
+#include "quantization/grid_search.hpp"
 #include "quantization/row_kernels.hpp"
 
 namespace hexlm {
@@ -93,6 +94,54 @@ EncodeFault scale_fault(const std::vector<float>& row, int64_t r, int64_t group_
   return fault;
 }
 
+Grid choose_grid(Method method, const float* values, const float* importance, int64_t count,
+                 const Codec& codec) {
+  if (method == Method::rtn) return widest_grid(values, count, codec);
+  if (method == Method::hqq) return split_grid(values, count, codec);
+  return search_grid(values, importance, count, codec);
+}
+
+/// The first group whose range fp16 scales can't hold, or −1.
+int64_t find_overflow(const std::vector<float>& row, const Codec& codec) {
+  const auto columns = static_cast<int64_t>(row.size());
+  const int64_t group = codec.group > 0 ? codec.group : columns;
+  for (int64_t begin = 0, index = 0; begin < columns; begin += group, ++index) {
+    const Grid grid = widest_grid(row.data() + begin, std::min(group, columns - begin), codec);
+    if (!std::isfinite(grid.delta) || !std::isfinite(grid.offset)) return index;
+  }
+  return -1;
+}
+
+std::optional<EncodeFault> encode_searched_rows(const std::byte* source, DType dtype, int64_t rows,
+                                                int64_t columns, const Codec& codec, Method method,
+                                                EncodedRows& encoded) {
+  const RowKernels& kernels = row_kernels();
+  const int64_t group = codec.group > 0 ? codec.group : columns;
+  std::vector<float> row(static_cast<size_t>(columns));
+  const std::vector<float> importance(static_cast<size_t>(columns), 1.0F);
+  std::vector<uint8_t> codes(static_cast<size_t>(columns));
+  RowGrids grids;
+  prepare_rows(rows, columns, codec, encoded);
+  for (int64_t r = 0; r < rows; ++r) {
+    kernels.widen(source + static_cast<size_t>(r * columns) * element_bytes(dtype), dtype, columns,
+                  row.data());
+    const int64_t bad = kernels.find_not_finite(row.data(), columns);
+    if (bad >= 0) return EncodeFault{EncodeFault::Kind::not_finite, r, bad, row[static_cast<size_t>(bad)]};
+    const int64_t beyond = find_overflow(row, codec);
+    if (beyond >= 0) return scale_fault(row, r, beyond, codec);
+    choose_row_grids(row.data(), importance.data(), columns, codec, grids,
+                     [&](const float* values, const float* weights, int64_t count) {
+                       return choose_grid(method, values, weights, count, codec);
+                     });
+    for (int64_t i = 0; i < columns; ++i) {
+      codes[static_cast<size_t>(i)] =
+          code_of(row[static_cast<size_t>(i)], grids.groups[static_cast<size_t>(i / group)]);
+    }
+    store_row(row.data(), codes, codec, grids, r, encoded);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Error describe(const EncodeFault& fault, const Codec& codec, const std::string& origin,
@@ -117,9 +166,14 @@ Error describe(const EncodeFault& fault, const Codec& codec, const std::string& 
 }
 
 std::optional<EncodeFault> encode_rows(const std::byte* source, DType dtype, int64_t rows, int64_t columns,
-                                       const Codec& codec, EncodedRows& encoded, const RowKernels& kernels) {
+                                       const Codec& codec, Method method, EncodedRows& encoded,
+                                       const RowKernels& kernels) {
+  if (!codec.is_float() && (method != Method::rtn || codec.is_two_level())) {
+    return encode_searched_rows(source, dtype, rows, columns, codec, method, encoded);
+  }
   encoded.squared_error = 0;
   encoded.squared_norm = 0;
+  encoded.group_scales.clear();
   encoded.data.resize(static_cast<size_t>(rows * codec.row_bytes(columns)));
   const auto groups = codec.is_float() ? 0 : codec.groups(columns);
   encoded.scales.resize(static_cast<size_t>(rows * groups));

@@ -7,6 +7,7 @@
 
 #include "base/dtype.hpp"
 #include "formats/codec.hpp"
+#include "quantization/method.hpp"
 #include "quantization/quantizer.hpp"
 #include "quantization/row_kernels.hpp"
 
@@ -28,10 +29,11 @@ Error describe(const EncodeFault& fault, const Codec& codec, const std::string& 
                std::span<const int64_t> element);
 
 /// Encodes `rows` rows of `columns` stored elements (f32, f16 or bf16) in any codec; `encoded` is overwritten
-/// and its memory reused. A float codec of the source's own type copies the bytes. Every kernel set gives the
+/// and its memory reused. A float codec of the source's own type copies the bytes. Methods that need
+/// calibration are given weights without activations here, and search as mse does. Every kernel set gives the
 /// same bytes.
 std::optional<EncodeFault> encode_rows(const std::byte* source, DType dtype, int64_t rows, int64_t columns,
-                                       const Codec& codec, EncodedRows& encoded,
+                                       const Codec& codec, Method method, EncodedRows& encoded,
                                        const RowKernels& kernels = row_kernels());
 
 }  // namespace hexlm

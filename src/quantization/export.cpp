@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "formats/package.hpp"
 #include "formats/safetensors.hpp"
+#include "quantization/calibrate.hpp"
 #include "quantization/codec_choice.hpp"
 #include "quantization/companions.hpp"
 #include "quantization/export_source.hpp"
@@ -40,8 +41,14 @@ std::vector<TensorPlan> file_plan(const ExportPlan& plan, std::string_view file)
 class FileExport {
  public:
   FileExport(const std::string& folder, const ExportPlan& plan, const CheckpointWeights& weights,
-             const ProgressCallback& progress, SourceHashes& hashes)
-      : folder_(folder), plan_(plan), weights_(weights), progress_(progress), hashes_(hashes) {
+             const WorkFolder* work, Method method, const ProgressCallback& progress, SourceHashes& hashes)
+      : folder_(folder),
+        plan_(plan),
+        weights_(weights),
+        work_(work),
+        method_(method),
+        progress_(progress),
+        hashes_(hashes) {
     for (const ExportTensor& tensor : plan.tensors) total_ += tensor.source_bytes;
   }
 
@@ -51,7 +58,7 @@ class FileExport {
     HEXLM_ASSIGN(
         SafetensorsWriter writer,
         SafetensorsWriter::create(folder_ + "/" + file, parts, {{"format", "hexlm"}}, package_alignment));
-    TensorStream stream(writer, pool);
+    TensorStream stream(writer, pool, method_);
     for (const ExportTensor& tensor : plan_.tensors) {
       if (tensor.file != file) continue;
       HEXLM_ASSIGN(PackageTensor stored, write(stream, tensor));
@@ -78,12 +85,17 @@ class FileExport {
       done_ += bytes;
       return !progress_ || progress_(tensor.name, done_, total_);
     };
-    return stream.write(weight.data, *source, tensor, hashes_[source->path()], advance);
+    const PreparedTensor* prepared = work_ == nullptr ? nullptr : work_->find(tensor.name);
+    Hasher& hash = hashes_[source->path()];
+    return prepared == nullptr ? stream.write(weight.data, *source, tensor, hash, advance)
+                               : stream.copy(weight.data, *source, *prepared, hash, advance);
   }
 
   const std::string& folder_;
   const ExportPlan& plan_;
   const CheckpointWeights& weights_;
+  const WorkFolder* work_;  ///< tensors that are made already; null without calibration
+  Method method_;
   const ProgressCallback& progress_;
   SourceHashes& hashes_;
   uint64_t total_ = 0;
@@ -106,19 +118,116 @@ Json source_files(const std::vector<CompanionFile>& companions, const SourceHash
   return files;
 }
 
+/// What the calibrated tensors were made from and how far their outputs are off.
+Json calibration_record(const CalibrationSet& set, const WorkFolder* work) {
+  Json shares = Json::array();
+  for (const CalibrationShare& share : set.shares) {
+    shares.push_back({{"file", share.file}, {"script", to_string(share.script)}, {"samples", share.taken}});
+  }
+  Json record = {{"samples", set.sequences.size()},
+                 {"tokens", set.tokens},
+                 {"xxh3", to_hex(set.hash)},
+                 {"shares", std::move(shares)},
+                 {"warnings", set.warnings}};
+  if (work == nullptr) return record;
+  Json tensors = Json::array();
+  for (const auto& [name, tensor] : work->tensors()) {
+    tensors.push_back({{"name", name},
+                       {"output_error", tensor.output_error},
+                       {"damping", tensor.damping},
+                       {"range_ratio", tensor.range_ratio}});
+  }
+  record["parameters"] = method_parameters();
+  record["tensors"] = std::move(tensors);
+  return record;
+}
+
 /// Neither time nor host: the same export gives the same manifest.
 Json provenance(const ExportOptions& options, const ModelConfig& config, const CodecChoice& choice,
-                const std::vector<CompanionFile>& companions, const SourceHashes& hashes) {
+                const std::vector<CompanionFile>& companions, const SourceHashes& hashes,
+                const WorkFolder* work) {
   Json record = Json::object();
   record["tool"] = "hexlm " + options.tool_version;
   record["argv"] = options.argv;
-  record["method"] = "rtn";
+  record["method"] = to_string(options.method);
   record["codecs"] = {{"linear", to_string(choice.linear)},
                       {"lm_head", to_string(choice.lm_head)},
                       {"embedding", to_string(choice.embedding)}};
   if (config.vision) record["codecs"]["vision"] = to_string(choice.vision);
+  if (!options.recipe.rules.empty()) {
+    Json rules = Json::array();
+    for (const RecipeRule& rule : options.recipe.rules) {
+      rules.push_back({{"tensors", rule.selector}, {"codec", to_string(rule.codec)}});
+    }
+    record["recipe"] = std::move(rules);
+  }
+  if (options.calibration) record["calibration"] = calibration_record(*options.calibration, work);
   record["source"] = source_files(companions, hashes);
   return record;
+}
+
+/// What the finished layers of a work folder depend on.
+std::string work_key(const ExportOptions& options, const ExportPlan& plan, const CheckpointWeights& weights) {
+  Hasher hasher;
+  const auto add = [&](std::string_view text) { hasher.update(std::as_bytes(std::span(text))); };
+  add(options.tool_version);
+  add(to_string(options.method));
+  for (const ExportTensor& tensor : plan.tensors) {
+    add(tensor.name);
+    add(to_string(tensor.codec));
+    // Checkpoints are not read whole just for this: a few elements of every tensor tell versions apart.
+    if (const auto view = weights.find(tensor.name)) {
+      hasher.update(view->data.bytes.first(std::min<size_t>(view->data.bytes.size(), 256)));
+    }
+  }
+  if (options.calibration) add(to_hex(options.calibration->hash));
+  return to_hex(hasher.digest());
+}
+
+/// About what calibration holds: hidden states, one layer's floats (source, target, result and the runner's
+/// copies), and the largest stage's Gram matrices with what is made of them.
+uint64_t calibration_memory(const ExportOptions& options, const ExportPlan& plan) {
+  const uint64_t flows = options.method == Method::best ? 2 : 1;
+  uint64_t columns = 0;
+  std::map<std::string, uint64_t> layers;
+  for (const ExportTensor& tensor : plan.tensors) {
+    if (tensor.role != ParameterRole::linear) continue;
+    columns = std::max(columns, static_cast<uint64_t>(tensor.shape[1]));
+    layers[tensor.name.substr(0, tensor.name.find('.', sizeof("layers.")))] +=
+        static_cast<uint64_t>(tensor.shape[0] * tensor.shape[1]);
+  }
+  uint64_t largest = 0;
+  for (const auto& [layer, elements] : layers) largest = std::max(largest, elements);
+  const uint64_t states =
+      flows * static_cast<uint64_t>(options.calibration->tokens * plan.config.text.hidden_size);
+  return 4 * (states + 5 * largest) + 8 * 5 * columns * columns;
+}
+
+Result<WorkFolder> calibrate(const ExportOptions& options, const ExportPlan& plan,
+                             const std::shared_ptr<CheckpointWeights>& weights,
+                             const ProgressCallback& progress) {
+  if (options.runner == nullptr || !options.calibration) {
+    return fail(ErrorCode::usage,
+                fmt::format("the method {} needs calibration text", to_string(options.method)),
+                "give --calibration FILE, or use --method mse");
+  }
+  const uint64_t needed = calibration_memory(options, plan);
+  const std::optional<uint64_t> memory = available_memory_bytes();
+  if (memory && *memory < needed) {
+    return fail(ErrorCode::limit,
+                fmt::format("calibration needs about {} of memory, {} are available", format_bytes(needed),
+                            format_bytes(*memory)),
+                "use fewer --calibration-samples, or --method mse");
+  }
+  const std::string path = options.work.empty() ? options.package + ".work" : options.work;
+  HEXLM_ASSIGN(WorkFolder work, WorkFolder::open(path, work_key(options, plan, *weights)));
+  LayerOptions settings;
+  settings.method = options.method;
+  settings.threads = options.threads;
+  settings.on_estimate = options.on_estimate;
+  HEXLM_TRY(quantize_layers(plan, weights, options.calibration->sequences, *options.runner, settings, work,
+                            progress));
+  return work;
 }
 
 }  // namespace
@@ -128,6 +237,10 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   const auto start = std::chrono::steady_clock::now();
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, plan.config.text.tied_embeddings));
   HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> weights, CheckpointWeights::open(options.checkpoint));
+  std::optional<WorkFolder> work;
+  if (needs_calibration(options.method)) {
+    HEXLM_ASSIGN(work, calibrate(options, plan, weights, progress));
+  }
   HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.package, options.replace, "manifest.json"));
   Manifest manifest;
   manifest.architecture = plan.config.model_type;
@@ -137,13 +250,15 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   HEXLM_TRY(write_runtime_defaults(options.checkpoint, folder.working_path()));
   SourceHashes hashes;
   ThreadPool pool(options.threads);
-  FileExport writer(folder.working_path(), plan, *weights, progress, hashes);
+  const WorkFolder* prepared = work ? &*work : nullptr;
+  FileExport writer(folder.working_path(), plan, *weights, prepared, options.method, progress, hashes);
   for (const char* file : {weights_file, vision_file}) HEXLM_TRY(writer.write(file, pool, manifest));
-  manifest.provenance = provenance(options, plan.config, choice, companions.sources, hashes);
+  manifest.provenance = provenance(options, plan.config, choice, companions.sources, hashes, prepared);
   HEXLM_TRY(
       write_file_atomically(folder.working_path() + "/manifest.json", seal_manifest(to_json(manifest))));
   if (interrupted()) return fail(ErrorCode::interrupted, "export interrupted before its end");
   HEXLM_TRY(folder.commit());
+  if (work) work->remove();
   ExportResult result;
   result.bytes = plan.bytes;
   result.bits_per_weight = plan.bits_per_weight;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,10 @@
 #include "formats/codec.hpp"
 #include "formats/json.hpp"
 #include "models/model_config.hpp"
+#include "quantization/calibration_text.hpp"
+#include "quantization/graph_runner.hpp"
+#include "quantization/method.hpp"
+#include "quantization/recipe.hpp"
 
 namespace hexlm {
 
@@ -21,7 +26,13 @@ struct ExportOptions {
   std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
   std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
   std::optional<Codec> vision;     ///< --vision: matrices of the vision tower, default w8g128
-  bool replace = false;            ///< overwrite an existing package
+  Method method = Method::rtn;
+  Recipe recipe;                                    ///< codecs by name, over the ones above
+  std::optional<CalibrationSet> calibration;        ///< for methods that need one
+  const GraphRunner* runner = nullptr;              ///< the same; not owned
+  std::function<void(double seconds)> on_estimate;  ///< as LayerOptions::on_estimate
+  std::string work;                                 ///< folder of finished layers; default PACKAGE.work
+  bool replace = false;                             ///< overwrite an existing package
   int threads = 1;
   std::vector<std::string> argv;  ///< recorded in the manifest
   std::string tool_version;
@@ -52,8 +63,11 @@ struct ExportPlan {
 };
 
 /// Everything that can be known before work starts: architecture, every tensor present with its shape,
-/// codecs, sizes, memory, disk. Errors: bad_input, unsupported, limit (disk).
+/// codecs, sizes, memory, disk. Errors: bad_input, unsupported, limit (disk); usage for a recipe's selector
+/// that matches nothing or a vector.
 Result<ExportPlan> plan_export(const ExportOptions& options);
+/// The decoder without its image inputs: what calibration text runs through. Errors: as build_text_graph.
+Result<Graph> graph_of_text(const ExportPlan& plan);
 
 struct ExportResult {
   uint64_t bytes = 0;

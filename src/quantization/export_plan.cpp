@@ -59,7 +59,7 @@ std::string tensor_note(const ExportTensor& tensor, DType source, const CodecCho
 }
 
 Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& parameter,
-                                 const CodecChoice& choice) {
+                                 const CodecChoice& choice, Method method) {
   HEXLM_ASSIGN(const WeightView weight, source.weights->find(parameter.name));
   ExportTensor tensor;
   tensor.name = parameter.name;
@@ -69,6 +69,8 @@ Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& pa
   tensor.source_dtype = to_string(weight.data.dtype);
   tensor.codec = codec_for(parameter.role, weight.data.dtype, choice);
   tensor.source_bytes = weight.data.bytes.size();
+  // Scaling by activations moves these off the grid of their own type.
+  if (method == Method::awq && parameter.role == ParameterRole::sensitive) tensor.codec = Codec{};
   if (!tensor.codec.is_float() && parameter.shape.size() != 2) {
     return fail(ErrorCode::runtime,
                 fmt::format("parameter '{}' of shape {} is no matrix and cannot be {}", parameter.name,
@@ -77,6 +79,41 @@ Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& pa
   tensor.stored_bytes = stored_bytes(tensor.codec, tensor.shape);
   tensor.note = tensor_note(tensor, weight.data.dtype, choice, source.config.text.tied_embeddings);
   return tensor;
+}
+
+std::string nearest_matrix(const ExportPlan& plan, const std::string& selector) {
+  std::vector<std::string> names;
+  for (const ExportTensor& tensor : plan.tensors) {
+    if (tensor.role != ParameterRole::vector) names.push_back(tensor.name);
+  }
+  return nearest(selector, names);
+}
+
+Status apply_recipe(const Recipe& recipe, const ExportSource& source, ExportPlan& plan) {
+  for (const RecipeRule& rule : recipe.rules) {
+    bool used = false;
+    for (ExportTensor& tensor : plan.tensors) {
+      if (!matches(rule.selector, tensor.name)) continue;
+      used = true;
+      if (tensor.role == ParameterRole::vector) {
+        return fail(
+            ErrorCode::usage,
+            fmt::format("recipe: '{}' matches the vector '{}', which stays f32", rule.selector, tensor.name),
+            "select matrices only, for example with .weight and the module's name");
+      }
+      HEXLM_ASSIGN(const WeightView weight, source.weights->find(tensor.name));
+      tensor.codec = rule.codec;
+      tensor.stored_bytes = stored_bytes(tensor.codec, tensor.shape);
+      tensor.note = tensor_note(tensor, weight.data.dtype, CodecChoice{rule.codec, rule.codec, rule.codec},
+                                source.config.text.tied_embeddings);
+      if (tensor.role == ParameterRole::sensitive) tensor.note = "by recipe: its error is amplified";
+    }
+    if (!used) {
+      return fail(ErrorCode::usage, fmt::format("recipe: '{}' matches no weight", rule.selector),
+                  fmt::format("the nearest name is '{}'", nearest_matrix(plan, rule.selector)));
+    }
+  }
+  return {};
 }
 
 void add_totals(ExportPlan& plan) {
@@ -141,15 +178,22 @@ void add_notes(const ExportSource& source, ExportPlan& plan) {
 
 }  // namespace
 
+Result<Graph> graph_of_text(const ExportPlan& plan) {
+  ModelConfig config = plan.config;
+  config.vision.reset();
+  return build_text_graph(config);
+}
+
 Result<ExportPlan> plan_export(const ExportOptions& options) {
   HEXLM_ASSIGN(ExportSource source, open_export_source(options.checkpoint));
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, source.config.text.tied_embeddings));
   ExportPlan plan;
   plan.tensors.reserve(source.parameters.size());
   for (const Parameter& parameter : source.parameters) {
-    HEXLM_ASSIGN(ExportTensor tensor, plan_tensor(source, parameter, choice));
+    HEXLM_ASSIGN(ExportTensor tensor, plan_tensor(source, parameter, choice, options.method));
     plan.tensors.push_back(std::move(tensor));
   }
+  HEXLM_TRY(apply_recipe(options.recipe, source, plan));
   add_totals(plan);
   add_notes(source, plan);
   plan.config = std::move(source.config);

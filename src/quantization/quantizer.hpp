@@ -13,7 +13,8 @@ namespace hexlm {
 /// Rows of one weight in stored form, ready to be written or viewed.
 struct EncodedRows {
   std::vector<std::byte> data;
-  std::vector<uint16_t> scales;
+  std::vector<std::byte> group_scales;  ///< two-level codecs: [rows, scale_row_bytes]
+  std::vector<uint16_t> scales;         ///< [rows, groups]; two-level: [rows]
   std::vector<uint16_t> offsets;
   double squared_error = 0;  ///< Σ (w − ŵ)²
   double squared_norm = 0;   ///< Σ w²

@@ -143,15 +143,29 @@ HEXLM_INLINE int64_t find_not_finite_body(const float* values, int64_t count) {
   return -1;
 }
 
-/// How the codes of one group follow from its values: q = clamp(round((w − offset) / Δ), lowest, highest) +
-/// zero.
-struct Grid {
-  float delta = 0;
-  float offset = 0;
-  float lowest = 0;
-  float highest = 0;
-  int32_t zero = 0;
-};
+HEXLM_INLINE double grid_error_body(const float* values, const float* importance, int64_t count,
+                                    const Grid& grid) {
+  Float error{};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const Float w = load<Float>(values + i);
+    Float x = (w - grid.offset) / grid.delta;
+    x = x < grid.lowest ? grid.lowest - Float{} : x;
+    x = x > grid.highest ? grid.highest - Float{} : x;
+    const Float q = (x + rounding_shift) - rounding_shift;
+    const Float difference = w - (q * grid.delta + grid.offset);
+    error += load<Float>(importance + i) * (difference * difference);
+  }
+  double sum = 0;
+  for (int64_t lane = 0; lane < lanes; ++lane) sum += error[lane];
+  for (; i < count; ++i) {
+    const float x = std::clamp((values[i] - grid.offset) / grid.delta, grid.lowest, grid.highest);
+    const float q = (x + rounding_shift) - rounding_shift;
+    const float difference = values[i] - (q * grid.delta + grid.offset);
+    sum += importance[i] * (difference * difference);
+  }
+  return sum;
+}
 
 HEXLM_INLINE void encode_group(const float* values, int64_t count, const Grid& grid, uint8_t* codes,
                                RowTarget& target) {
@@ -250,18 +264,23 @@ HEXLM_INLINE RowFault encode_row_body(const float* row, int64_t columns, const C
   return {};
 }
 
-#define HEXLM_ROW_KERNELS(set, attribute)                                                       \
-  attribute void widen_##set(const std::byte* source, DType dtype, int64_t count, float* out) { \
-    widen_body(source, dtype, count, out);                                                      \
-  }                                                                                             \
-  attribute int64_t find_not_finite_##set(const float* values, int64_t count) {                 \
-    return find_not_finite_body(values, count);                                                 \
-  }                                                                                             \
-  attribute RowFault encode_row_##set(const float* row, int64_t columns, const Codec& codec,    \
-                                      RowTarget& target) {                                      \
-    return encode_row_body(row, columns, codec, target);                                        \
-  }                                                                                             \
-  constexpr RowKernels kernels_##set{#set, widen_##set, find_not_finite_##set, encode_row_##set};
+#define HEXLM_ROW_KERNELS(set, attribute)                                                        \
+  attribute void widen_##set(const std::byte* source, DType dtype, int64_t count, float* out) {  \
+    widen_body(source, dtype, count, out);                                                       \
+  }                                                                                              \
+  attribute int64_t find_not_finite_##set(const float* values, int64_t count) {                  \
+    return find_not_finite_body(values, count);                                                  \
+  }                                                                                              \
+  attribute RowFault encode_row_##set(const float* row, int64_t columns, const Codec& codec,     \
+                                      RowTarget& target) {                                       \
+    return encode_row_body(row, columns, codec, target);                                         \
+  }                                                                                              \
+  attribute double grid_error_##set(const float* values, const float* importance, int64_t count, \
+                                    const Grid& grid) {                                          \
+    return grid_error_body(values, importance, count, grid);                                     \
+  }                                                                                              \
+  constexpr RowKernels kernels_##set{#set, widen_##set, find_not_finite_##set, encode_row_##set, \
+                                     grid_error_##set};
 
 HEXLM_ROW_KERNELS(portable, )
 #if defined(__x86_64__)

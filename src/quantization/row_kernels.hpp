@@ -26,6 +26,16 @@ struct RowTarget {
   double squared_norm = 0;
 };
 
+/// How the elements of one group are stored: w ≈ delta · q + offset with q = clamp(round((w − offset) /
+/// delta), lowest, highest); the stored code is q + zero. delta and offset are fp16 values.
+struct Grid {
+  float delta = 0;
+  float offset = 0;
+  float lowest = 0;
+  float highest = 0;
+  int32_t zero = 0;
+};
+
 /// The inner loops of export and synthesis, compiled once per instruction set. Every set computes the same
 /// bits: a package does not depend on the machine that wrote it.
 struct RowKernels {
@@ -36,6 +46,8 @@ struct RowKernels {
   int64_t (*find_not_finite)(const float* values, int64_t count);
   /// Round to nearest (encode_rtn) of one row of an integer codec.
   RowFault (*encode_row)(const float* row, int64_t columns, const Codec& codec, RowTarget& target);
+  /// Σ importance · (w − ŵ)² of one group; delta is not 0.
+  double (*grid_error)(const float* values, const float* importance, int64_t count, const Grid& grid);
 };
 
 /// The sets this processor runs, plainest first.

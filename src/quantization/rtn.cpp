@@ -17,8 +17,9 @@ Result<EncodedRows> encode_rtn(std::span<const float> rows, int64_t columns, con
                             codec.group));
   }
   EncodedRows encoded;
-  const auto fault = encode_rows(reinterpret_cast<const std::byte*>(rows.data()), DType::f32,
-                                 static_cast<int64_t>(rows.size()) / columns, columns, codec, encoded);
+  const auto fault =
+      encode_rows(reinterpret_cast<const std::byte*>(rows.data()), DType::f32,
+                  static_cast<int64_t>(rows.size()) / columns, columns, codec, Method::rtn, encoded);
   if (fault) {
     return tl::unexpected<Error>(describe(*fault, codec, "weight", std::array{fault->row, fault->column}));
   }

@@ -50,6 +50,8 @@ struct TensorStream::Tensor {
   Hasher& source_hash;
   Cut cut;
   Hasher checksum;
+  Method method;
+  std::vector<std::byte> group_scales;
   std::vector<uint16_t> scales;
   std::vector<uint16_t> offsets;
   double squared_error = 0;
@@ -68,8 +70,8 @@ struct TensorStream::Tensor {
     const std::byte* from = bytes_of(block, 1).data();
     const int64_t rows = cut.rows_of(block);
     // One long row is the same bytes as many rows of one element, and one call.
-    if (plan.codec.is_float()) return encode_rows(from, source.dtype, 1, rows, plan.codec, encoded);
-    return encode_rows(from, source.dtype, rows, cut.columns, plan.codec, encoded);
+    if (plan.codec.is_float()) return encode_rows(from, source.dtype, 1, rows, plan.codec, method, encoded);
+    return encode_rows(from, source.dtype, rows, cut.columns, plan.codec, method, encoded);
   }
 
   Error describe_fault(const EncodeFault& fault, int64_t block) const {
@@ -85,6 +87,8 @@ Status TensorStream::write_batch(Tensor& tensor, const Batch& batch) {
     HEXLM_TRY(writer_.write(block.data));
     tensor.checksum.update(block.data);
     tensor.source_hash.update(tensor.bytes_of(batch.first + i, 1));
+    tensor.group_scales.insert(tensor.group_scales.end(), block.group_scales.begin(),
+                               block.group_scales.end());
     tensor.scales.insert(tensor.scales.end(), block.scales.begin(), block.scales.end());
     tensor.offsets.insert(tensor.offsets.end(), block.offsets.begin(), block.offsets.end());
     tensor.squared_error += block.squared_error;
@@ -104,6 +108,10 @@ Status TensorStream::finish_batch(Tensor& tensor, const Batch& batch, const Adva
 }
 
 Result<PackageTensor> TensorStream::finish(Tensor& tensor) {
+  if (!tensor.group_scales.empty()) {
+    HEXLM_TRY(writer_.write(tensor.group_scales));
+    tensor.checksum.update(tensor.group_scales);
+  }
   for (const std::vector<uint16_t>* part : {&tensor.scales, &tensor.offsets}) {
     if (part->empty()) continue;
     const auto bytes = std::as_bytes(std::span(*part));
@@ -125,7 +133,7 @@ Result<PackageTensor> TensorStream::finish(Tensor& tensor) {
 Result<PackageTensor> TensorStream::write(const TensorView& source, const MappedFile& file,
                                           const ExportTensor& plan, Hasher& source_hash,
                                           const Advance& advance) {
-  Tensor tensor{source, file, plan, source_hash, cut_tensor(plan.codec, plan.shape), {}, {}, {}};
+  Tensor tensor{source, file, plan, source_hash, cut_tensor(plan.codec, plan.shape), {}, method_, {}, {}, {}};
   const int64_t blocks = tensor.cut.blocks();
   if (!plan.codec.is_float()) {
     const auto groups = static_cast<size_t>(tensor.cut.rows * plan.codec.groups(tensor.cut.columns));
@@ -165,6 +173,19 @@ Result<PackageTensor> TensorStream::write(const TensorView& source, const Mapped
     HEXLM_TRY(finish_batch(tensor, former, advance));
   }
   return finish(tensor);
+}
+
+Result<PackageTensor> TensorStream::copy(const TensorView& source, const MappedFile& file,
+                                         const PreparedTensor& prepared, Hasher& source_hash,
+                                         const Advance& advance) {
+  for (const TensorView& part : prepared.parts) HEXLM_TRY(writer_.write(part.bytes));
+  source_hash.update(source.bytes);
+  file.release(source.bytes);
+  if (!advance(source.bytes.size())) {
+    return fail(ErrorCode::interrupted,
+                fmt::format("export interrupted at tensor '{}'", prepared.stored.name));
+  }
+  return prepared.stored;
 }
 
 uint64_t stream_memory(const ExportTensor& tensor, int threads) {

@@ -13,6 +13,7 @@
 #include "formats/safetensors.hpp"
 #include "quantization/encode.hpp"
 #include "quantization/export.hpp"
+#include "quantization/work_folder.hpp"
 
 namespace hexlm {
 
@@ -23,13 +24,17 @@ class TensorStream {
   /// Returns false to stop. Receives how many more bytes of the source were consumed.
   using Advance = std::function<bool(uint64_t bytes)>;
 
-  TensorStream(SafetensorsWriter& writer, ThreadPool& pool) : writer_(writer), pool_(pool) {}
+  TensorStream(SafetensorsWriter& writer, ThreadPool& pool, Method method)
+      : writer_(writer), pool_(pool), method_(method) {}
 
   /// Encodes `source` (a tensor of `file`) as `plan` says and writes its parts in tensor_plans() order.
   /// `source_hash` is fed with the source's bytes. The file's pages are released behind the reader.
   /// Errors: bad_input naming file, tensor, element and value; interrupted; what the writer reports.
   Result<PackageTensor> write(const TensorView& source, const MappedFile& file, const ExportTensor& plan,
                               Hasher& source_hash, const Advance& advance);
+  /// Writes parts that calibration has made of `source`.
+  Result<PackageTensor> copy(const TensorView& source, const MappedFile& file, const PreparedTensor& prepared,
+                             Hasher& source_hash, const Advance& advance);
 
  private:
   struct Tensor;
@@ -45,6 +50,7 @@ class TensorStream {
 
   SafetensorsWriter& writer_;
   ThreadPool& pool_;
+  Method method_;
   Batch batches_[2];
 };
 

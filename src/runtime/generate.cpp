@@ -107,6 +107,7 @@ Result<std::span<const float>> run(Session& session, const Input& input, Answer&
 Status decode(Session& session, Sampler& sampler, std::span<const float> logits,
               const GenerateOptions& options, Answer& answer, GenerateResult& result) {
   for (int64_t produced = 1; !logits.empty(); ++produced) {
+    if (options.on_logits) options.on_logits(logits);
     HEXLM_ASSIGN(const int32_t id, sampler.sample(logits));
     if (!answer.add(id)) break;
     if (interrupted()) {

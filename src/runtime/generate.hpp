@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct GenerateOptions {
   /// Receives text as it becomes certain (never half a character, never part of a stop string). Returning
   /// false stops with finish_reason "interrupted".
   std::function<bool(std::string_view piece)> on_text;
+  /// Sees the logits that each token is drawn from.
+  std::function<void(std::span<const float> logits)> on_logits;
 };
 
 struct GenerateResult {

@@ -75,15 +75,6 @@ Status check_values(const Graph& graph, const WeightSource& weights, int threads
   return {};
 }
 
-uint64_t bytes_of(const Graph& graph, const WeightSource& weights) {
-  uint64_t bytes = 0;
-  for (const Parameter& parameter : graph.parameters()) {
-    const auto weight = weights.find(parameter.name);
-    if (weight) bytes += weight->stored_bytes();
-  }
-  return bytes;
-}
-
 int64_t elements_of(const Graph& graph) {
   int64_t count = 0;
   for (const Parameter& parameter : graph.parameters()) {
@@ -197,10 +188,26 @@ Status Model::verify_vision(int threads) const {
   return check_values(*vision_graph_, *weights_, threads);
 }
 
-uint64_t Model::weight_bytes() const { return bytes_of(*graph_, *weights_) + vision_weight_bytes(); }
+uint64_t Model::bytes_of(const Graph& graph) const {
+  uint64_t bytes = 0;
+  for (const Parameter& parameter : graph.parameters()) {
+    const auto form = stored_form(parameter);
+    if (form) bytes += form->bytes;
+  }
+  return bytes;
+}
+
+uint64_t Model::weight_bytes() const { return bytes_of(*graph_) + vision_weight_bytes(); }
 
 uint64_t Model::vision_weight_bytes() const {
-  return vision_graph_ == nullptr ? 0 : bytes_of(*vision_graph_, *weights_);
+  return vision_graph_ == nullptr ? 0 : bytes_of(*vision_graph_);
+}
+
+Result<Model::StoredForm> Model::stored_form(const Parameter& parameter) const {
+  const PackageTensor* tensor = package_ == nullptr ? nullptr : package_->find_tensor(parameter.name);
+  if (tensor != nullptr) return StoredForm{tensor->codec, tensor->stored_bytes};
+  HEXLM_ASSIGN(const WeightView weight, weights_->find(parameter.name));
+  return StoredForm{weight.codec, weight.stored_bytes()};
 }
 
 int64_t Model::parameter_count() const {

@@ -68,6 +68,12 @@ class Model {
   const GenerationDefaults& generation() const { return generation_; }
   /// The package's config.json (run-time defaults), or an empty object for a checkpoint.
   const Json& settings() const { return settings_; }
+  /// How a weight lies in the file: two-level codecs, whose scales backends see expanded, are named here.
+  struct StoredForm {
+    Codec codec;
+    uint64_t bytes = 0;
+  };
+  Result<StoredForm> stored_form(const Parameter& parameter) const;
   /// Checks the weights of the vision tower, which `open` leaves alone so that a text-only run never reads
   /// them: checksums of a package, NaN in a checkpoint. Errors: bad_input as `open`.
   Status verify_vision(int threads) const;
@@ -87,6 +93,7 @@ class Model {
   Status open_package(const ModelOpenOptions& options);
   Status open_checkpoint();
   Status open_text_files();
+  uint64_t bytes_of(const Graph& graph) const;
   std::string folder_;
   ModelConfig config_;
   std::shared_ptr<const Graph> graph_;

@@ -38,6 +38,10 @@ class Session {
   int64_t capacity() const { return state_->capacity(); }
   StateSet& state() { return *state_; }
   Plan& plan() { return *plan_; }
+  /// Another sequence on the same prepared weights.
+  Result<std::unique_ptr<StateSet>> create_state() const { return plan_->create_state(); }
+  /// Exchanges the sequence with one that `create_state` made.
+  void swap_state(std::unique_ptr<StateSet>& other) { state_.swap(other); }
   std::string placement() const;
   void reset() { state_->reset(); }
 

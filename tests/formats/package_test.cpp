@@ -285,6 +285,7 @@ TEST(TensorPlans, NamePartsByCodec) {
     return result;
   };
   EXPECT_EQ(names("f16"), (std::vector<std::string>{"w"}));
+  EXPECT_EQ(names("w4g16s6"), (std::vector<std::string>{"w.codes", "w.group_scales", "w.scales"}));
   EXPECT_EQ(names("w4"), (std::vector<std::string>{"w.codes", "w.scales"}));
   EXPECT_EQ(names("w4g16a"), (std::vector<std::string>{"w.codes", "w.scales", "w.offsets"}));
   const auto plans = tensor_plans({"w", "f", *parse_codec("w3g16a"), {2, 20}, 0, 0, 0});

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "tool/program.hpp"
 
@@ -45,6 +46,9 @@ TEST_P(ExportQuality, StaysWithinItsBudget) {
   EXPECT_TRUE(json["seconds"].is_number());
   EXPECT_EQ(json["verification"]["verdict"], "pass");
   EXPECT_EQ(json["verification"]["tokens"], 64);
+  // 8 bits, whatever the language model has.
+  EXPECT_GT(json["verification"]["vision_relative_error"].get<double>(), 1e-4);
+  EXPECT_LE(json["verification"]["vision_relative_error"].get<double>(), 0.05);
   EXPECT_LE(perplexity_of(package), float_perplexity * (1 + GetParam().allowed_increase));
 
   const Json inspected = run_hexlm({"inspect", package, "--format", "json"}).json();
@@ -140,11 +144,50 @@ TEST(Export, RecordsItsCommandLine) {
   EXPECT_THAT(manifest.dump(), HasSubstr(R"("--quant","w8")"));
 }
 
-TEST(Export, MethodsThatAreNotThereAreUnsupported) {
+TEST(Export, CalibratedMethodsNeedText) {
   const auto result = run_hexlm({"export", tiny_model(), "-o", "x", "--method", "awq", "--format", "json"});
-  EXPECT_EQ(result.code, 4);
-  EXPECT_EQ(result.json()["error"]["code"], "unsupported");
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.json()["error"]["message"].get<std::string>(), HasSubstr("calibration"));
   EXPECT_EQ(run_hexlm({"export", tiny_model(), "-o", "x", "--method", "magic"}).code, 2);
+}
+
+TEST(Export, BestCalibratesAndSaysOnWhat) {
+  const TemporaryFolder folder;
+  const auto result =
+      run_hexlm({"export", tiny_model(), "-o", folder.file("p"), "--quant", "w3g32s6", "--method", "best",
+                 "--calibration", test_data("text/calibration_zh.txt"), "--calibration-samples", "4",
+                 "--calibration-tokens", "64", "--format", "json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.json()["calibration"]["samples"], 4);
+  EXPECT_THAT(result.err, HasSubstr("warning: no Latin text"));
+  EXPECT_THAT(result.err, HasSubstr("estimate: "));
+  const Json manifest = *read_json(folder.file("p/manifest.json"));
+  EXPECT_EQ(manifest["provenance"]["method"], "best");
+  EXPECT_EQ(manifest["provenance"]["calibration"]["tokens"], 256);
+  EXPECT_EQ(manifest["provenance"]["calibration"]["tensors"].size(), 50U);
+  EXPECT_GT(manifest["provenance"]["calibration"]["tensors"][0]["output_error"], 0);
+}
+
+TEST(Export, SpendsTheTargetBitsWhereTheyMatter) {
+  const TemporaryFolder folder;
+  const auto result =
+      run_hexlm({"export", tiny_model(), "-o", folder.file("p"), "--quant", "w4g32s6", "--method", "mse",
+                 "--target-bits", "4.5", "--calibration", test_data("text/calibration_en.txt"),
+                 "--calibration-samples", "2", "--calibration-tokens", "128", "--format", "json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json report = result.json();
+  std::set<std::string> codecs;
+  for (const Json& choice : report["bit_choices"]) codecs.insert(choice["codec"].get<std::string>());
+  EXPECT_GT(codecs.size(), 1U);
+  double bits = 0;
+  double elements = 0;
+  for (const Json& tensor : report["tensors"]) {
+    if (tensor["role"] != "linear") continue;
+    bits += 8 * tensor["bytes"].get<double>();
+    elements += tensor["shape"][0].get<double>() * tensor["shape"][1].get<double>();
+  }
+  EXPECT_LE(bits / elements, 4.5);
+  EXPECT_GT(bits / elements, 4.3);
 }
 
 TEST(Export, TheTinyModelStillAnswersAtFourBits) {

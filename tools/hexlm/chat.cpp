@@ -4,7 +4,9 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/log.hpp"
 #include "base/progress.hpp"
+#include "evaluation/degeneration.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/report.hpp"
 #include "hexlm/standard_input.hpp"
@@ -138,7 +140,8 @@ class Terminal {
   /// Encoded at once, so that a wrong file is told before the question is typed.
   void add_image(const std::string& file) {
     if (file.empty()) {
-      print_error({ErrorCode::usage, "/image needs a file", "/image photo.jpg, then the question"}, ErrorStyle::text);
+      print_error({ErrorCode::usage, "/image needs a file", "/image photo.jpg, then the question"},
+                  ErrorStyle::text);
       return;
     }
     const Result<ImageList> shown = images_->encode({file});
@@ -148,6 +151,10 @@ class Terminal {
   }
 
   Status say(const std::string& line) {
+    if (const Status valid = check_utf8(line, "your line"); !valid) {
+      print_error(valid.error(), ErrorStyle::text);
+      return {};
+    }
     const Result<UserMessage> message = format_->parse(line, chat_options_.images);
     const Result<ImageList> shown =
         message ? images_->encode(*message) : tl::unexpected<Error>(message.error());
@@ -159,6 +166,9 @@ class Terminal {
     print("\n");
     stdout_works();
     if (result) {
+      if (const DegenerationFinding finding = find_degeneration(*result, nullptr, true)) {
+        log_warning(describe(finding));
+      }
       chat_options_.images.clear();
       if (chat_options_.verbose) note_timings(*result);
       return {};

@@ -7,8 +7,12 @@
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "evaluation/verify_package.hpp"
+#include "formats/checkpoint_weights.hpp"
+#include "hexlm/calibration.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
+#include "quantization/bit_budget.hpp"
+#include "runtime/calibration_runner.hpp"
 #include "runtime/model_files.hpp"
 #include "tokenizer/chat_template.hpp"
 
@@ -26,18 +30,18 @@ Result<std::optional<Codec>> read_codec(const Arguments& arguments, std::string_
 }
 
 Result<ExportOptions> read_options(const Arguments& arguments) {
-  const std::string method = arguments.text("method");
-  if (method != "rtn") {
-    return fail(ErrorCode::unsupported, fmt::format("the method {} is not there yet, only rtn", method),
-                "leave --method out");
-  }
   ExportOptions options;
+  HEXLM_ASSIGN(options.method, parse_method(arguments.text("method")));
+  options.work = arguments.text("work");
   options.checkpoint = arguments.positional(0);
   options.package = arguments.text("output");
   HEXLM_ASSIGN(options.linear, read_codec(arguments, "quant"));
   HEXLM_ASSIGN(options.lm_head, read_codec(arguments, "lm-head"));
   HEXLM_ASSIGN(options.embedding, read_codec(arguments, "embedding"));
   HEXLM_ASSIGN(options.vision, read_codec(arguments, "vision"));
+  if (const std::string recipe = arguments.text("recipe"); !recipe.empty()) {
+    HEXLM_ASSIGN(options.recipe, read_recipe(recipe));
+  }
   options.replace = arguments.toggle("force");
   options.threads = arguments.threads();
   options.argv = arguments.command();
@@ -131,14 +135,59 @@ void print_result(const Report& report, const ExportOptions& options, const Expo
   if (verification) print(describe(*verification) + "\n");
 }
 
+/// Measures, shows the table and adds the choice to the recipe.
+Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, ExportOptions& options, double target) {
+  HEXLM_ASSIGN(const auto weights, CheckpointWeights::open(options.checkpoint));
+  HEXLM_ASSIGN(std::vector<BitChoice> choices,
+               hexlm::spend_bits(plan, weights, options.calibration->sequences, *options.runner, target,
+                                 options.threads, terminal_progress("sensitivity")));
+  note(fmt::format("{:44} {:>12} {:>10} {:>8}", "tensor", "KL at 3 bits", "codec", "damage"));
+  for (const BitChoice& choice : choices) {
+    const BitOption& option = choice.options[choice.chosen];
+    note(fmt::format("{:44} {:12.6f} {:>10} {:8.6f}", choice.name, choice.sensitivity,
+                     to_string(option.codec), option.damage));
+    options.recipe.rules.push_back({choice.name, option.codec});
+  }
+  return choices;
+}
+
+Json to_json(const std::vector<BitChoice>& choices) {
+  Json rows = Json::array();
+  for (const BitChoice& choice : choices) {
+    const BitOption& option = choice.options[choice.chosen];
+    rows.push_back({{"name", choice.name},
+                    {"sensitivity", choice.sensitivity},
+                    {"codec", to_string(option.codec)},
+                    {"damage", option.damage}});
+  }
+  return rows;
+}
+
 }  // namespace
 
 Result<int> run_export(Arguments& arguments) {
   const Format format = format_of(arguments);
-  HEXLM_ASSIGN(const ExportOptions options, read_options(arguments));
+  HEXLM_ASSIGN(ExportOptions options, read_options(arguments));
   const bool dry_run = arguments.toggle("dry-run");
   if (!dry_run) HEXLM_TRY(require(arguments, "output"));
-  HEXLM_ASSIGN(const ExportPlan plan, plan_export(options));
+  HEXLM_ASSIGN(ExportPlan plan, plan_export(options));
+  const bool by_budget = !arguments.text("target-bits").empty();
+  std::unique_ptr<GraphRunner> runner;
+  if (by_budget || needs_calibration(options.method)) {
+    HEXLM_TRY(require(arguments, "calibration"));
+    HEXLM_ASSIGN(options.calibration, read_calibration(arguments, options.checkpoint));
+    runner = make_calibration_runner(options.threads);
+    options.runner = runner.get();
+    options.on_estimate = [](double seconds) {
+      note(seconds < 90 ? fmt::format("estimate: {:.0f} s", seconds)
+                        : fmt::format("estimate: {:.0f} minutes", seconds / 60));
+    };
+  }
+  std::vector<BitChoice> choices;
+  if (by_budget) {
+    HEXLM_ASSIGN(choices, spend_bits(plan, options, arguments.number("target-bits")));
+    HEXLM_ASSIGN(plan, plan_export(options));
+  }
   for (const std::string& text : plan.notes) note("note: " + text);
   warn_of_chat_template(options.checkpoint);
   if (dry_run) {
@@ -150,6 +199,8 @@ Result<int> run_export(Arguments& arguments) {
   }
   HEXLM_ASSIGN(const ExportResult result, export_package(options, plan, terminal_progress("export")));
   Report report = result_report(plan, options, result);
+  if (by_budget) report.json["bit_choices"] = to_json(choices);
+  if (options.calibration) report.json["calibration"] = to_json(*options.calibration);
   std::optional<Verification> verification;
   if (arguments.toggle("verify")) {
     HEXLM_ASSIGN(verification, verify_package(options.checkpoint, options.package, options.threads));

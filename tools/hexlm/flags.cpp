@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "hexlm/flag_groups.hpp"
+
 namespace hexlm::tool {
 namespace {
 
@@ -113,8 +115,25 @@ Verb export_verb() {
        {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the token table",
         "HEXLM_EMBEDDING"},
        {"vision", 0, FlagKind::text, "SPEC", "w8g128", "codec of the vision tower's linears", "HEXLM_VISION"},
-       {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq", "rtn",
-        "how codes are chosen; rtn exists so far", "HEXLM_METHOD"},
+       {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq|best", "rtn",
+        "how codes are chosen; awq, gptq and best look at activations and need --calibration",
+        "HEXLM_METHOD"},
+       {"calibration", 0, FlagKind::path, "FILE", "",
+        "text, .json or .jsonl (text, Alpaca or chat messages) to calibrate with; repeatable",
+        "HEXLM_CALIBRATION", true},
+       {"calibration-samples", 0, FlagKind::integer, "N", "128", "calibration samples",
+        "HEXLM_CALIBRATION_SAMPLES", false, 1, 65536},
+       {"calibration-tokens", 0, FlagKind::integer, "N", "512", "tokens of a sample",
+        "HEXLM_CALIBRATION_TOKENS", false, 2, 65536},
+       {"seed", 0, FlagKind::integer, "N", "0", "chooses the calibration samples", "HEXLM_SEED", false, 0,
+        1e9},
+       {"recipe", 0, FlagKind::path, "FILE", "",
+        "JSON rules that give weights codecs by name; see docs/quantization.md", "HEXLM_RECIPE"},
+       {"target-bits", 0, FlagKind::number, "X", "",
+        "bits a weight of the linears, scales included: measures which need more (needs --calibration)",
+        "HEXLM_TARGET_BITS", false, 2, 16},
+       {"work", 0, FlagKind::path, "DIR", "(PACKAGE.work)",
+        "keeps finished layers, so that an interrupted export goes on; removed at the end", "HEXLM_WORK"},
        {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
        {"verify", 0, FlagKind::toggle, "", "",
         "re-open the package, check it and compare 64 tokens of logits with the checkpoint", "HEXLM_VERIFY"},
@@ -216,17 +235,23 @@ Verb tokenize_verb() {
 }
 
 Verb perplexity_verb() {
-  return {"perplexity",
-          "Score a text: exp of the mean negative log likelihood of its tokens.",
-          {model_positional},
-          join({{{"text", 0, FlagKind::path, "FILE", "", "UTF-8 text file (required)", ""},
-                 {"window", 0, FlagKind::integer, "N", "512",
-                  "tokens per window; windows do not overlap and each one's first token is not scored",
-                  "HEXLM_WINDOW", false, 2, 1e9},
-                 format_flag("text|json|md|csv")},
-                model_flags}),
-          {{"hexlm perplexity Qwen3-0.6B --text heldout.txt --precision high", "the float baseline"},
-           {"hexlm perplexity qwen3-w4 --text heldout.txt --format json", "what quantization costs"}}};
+  return {
+      "perplexity",
+      "Score a text: exp of the mean negative log likelihood of its tokens.",
+      {model_positional},
+      join({{{"text", 0, FlagKind::path, "FILE", "", "UTF-8 text file (required)", ""},
+             {"window", 0, FlagKind::integer, "N", "512",
+              "tokens per window, each on an empty cache; its first token is not scored", "HEXLM_WINDOW",
+              false, 2, 1e9},
+             {"stride", 0, FlagKind::integer, "N", "(the window)",
+              "tokens between the starts of windows; the part that overlaps is not scored again", "", false,
+              1, 1e9},
+             {"protocol", 0, FlagKind::choice, "windows|second-half|words", "windows",
+              "windows: all but first tokens; second-half: as llama.cpp; words: per word, not per token", ""},
+             format_flag("text|json|md|csv")},
+            model_flags}),
+      {{"hexlm perplexity Qwen3-0.6B --text heldout.txt --precision high", "the float baseline"},
+       {"hexlm perplexity qwen3-w4 --text heldout.txt --format json", "what quantization costs"}}};
 }
 
 Verb inspect_verb() {
@@ -294,6 +319,14 @@ Verb version_verb() {
 
 }  // namespace
 
+const std::vector<Flag>& model_flag_group() { return model_flags; }
+Flag make_format_flag(std::string_view choices) { return format_flag(choices); }
+Flag make_chat_template_flag() { return chat_template_flag; }
+Flag make_report_flag() {
+  return {"report", 0, FlagKind::path, "FILE.html", "", "also write the result as one offline page", ""};
+}
+std::vector<Flag> join_flags(std::initializer_list<std::vector<Flag>> groups) { return join(groups); }
+
 const Flag* Verb::find_flag(std::string_view flag_name) const {
   const auto found = std::find_if(flags.begin(), flags.end(),
                                   [flag_name](const Flag& flag) { return flag.name == flag_name; });
@@ -301,9 +334,9 @@ const Flag* Verb::find_flag(std::string_view flag_name) const {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> all = {export_verb(),   run_verb(),        logits_verb(),
-                                        tokenize_verb(), perplexity_verb(), inspect_verb(),
-                                        synth_verb(),    bench_verb(),      version_verb()};
+  static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(), tokenize_verb(),
+                                        perplexity_verb(), inspect_verb(), synth_verb(),  bench_verb(),
+                                        eval_verb(),       compare_verb(), bisect_verb(), version_verb()};
   return all;
 }
 

@@ -55,15 +55,15 @@ Json to_json(const Forecast& forecast) {
 
 Status add_tensors(const Model& model, const Graph& graph, Report& report, Json& tensors) {
   for (const Parameter& parameter : graph.parameters()) {
-    HEXLM_ASSIGN(const WeightView weight, model.weights()->find(parameter.name));
+    HEXLM_ASSIGN(const Model::StoredForm form, model.stored_form(parameter));
     tensors.push_back({{"name", parameter.name},
-                       {"shape", weight.shape},
+                       {"shape", parameter.shape},
                        {"role", to_string(parameter.role)},
-                       {"codec", to_string(weight.codec)},
-                       {"bytes", weight.stored_bytes()}});
-    report.table.rows.push_back({parameter.name, format_shape(weight.shape),
-                                 std::string(to_string(parameter.role)), to_string(weight.codec),
-                                 std::to_string(weight.stored_bytes())});
+                       {"codec", to_string(form.codec)},
+                       {"bytes", form.bytes}});
+    report.table.rows.push_back({parameter.name, format_shape(parameter.shape),
+                                 std::string(to_string(parameter.role)), to_string(form.codec),
+                                 std::to_string(form.bytes)});
   }
   return {};
 }

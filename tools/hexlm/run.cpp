@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/log.hpp"
 #include "base/progress.hpp"
+#include "evaluation/degeneration.hpp"
 #include "hexlm/chat.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/images.hpp"
@@ -94,12 +96,18 @@ Result<int> answer(const Opened& opened, const Images& images, const Prompt& pro
       return stdout_works();
     };
   }
+  LogitWatch watch;
+  options.on_logits = [&watch](std::span<const float> logits) { watch.see(logits); };
   HEXLM_ASSIGN(const GenerateResult result, generate(*opened.session, prompt, options));
+  const DegenerationFinding finding = find_degeneration(result, &watch, has_tokenizer);
   if (!text) {
-    print(to_text(to_json(opened, images, result)));
+    Json json = to_json(opened, images, result);
+    json["degenerate"] = to_string(finding.kind);
+    print(to_text(json));
   } else {
     print(has_tokenizer ? "\n" : format_ids(result.token_ids) + "\n");
   }
+  if (finding) log_warning(describe(finding));
   if (arguments.toggle("verbose")) note_timings(opened, images, result);
   print_placement(images.placement(*opened.session));
   return result.finish_reason == "interrupted" && interrupted() ? static_cast<int>(ErrorCode::interrupted)

@@ -117,8 +117,9 @@ void CpuPlan::show(const PlannedStep& step, const RunArguments& arguments) const
   const Node& node = graph_->nodes()[static_cast<size_t>(step.node)];
   const auto value = static_cast<size_t>(node.output.index);
   const auto count = static_cast<size_t>(elements_[value].at(arguments.symbols));
-  arguments.observer->after(node, graph_->value(node.output),
-                            {static_cast<const float*>(slots_[value]), count}, arguments.symbols);
+  const std::span<float> data(static_cast<float*>(slots_[value]), count);
+  arguments.observer->after(node, graph_->value(node.output), data, arguments.symbols);
+  arguments.observer->edit(node, graph_->value(node.output), data);
 }
 
 Status CpuPlan::run(const RunArguments& arguments, StateSet& state) {

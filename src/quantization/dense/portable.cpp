@@ -1,0 +1,2 @@
+#define HEXLM_DENSE_SET portable
+#include "quantization/dense/body.hpp"

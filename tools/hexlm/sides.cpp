@@ -1,0 +1,56 @@
+#include "hexlm/sides.hpp"
+
+#include <fmt/format.h>
+
+namespace hexlm::tool {
+namespace {
+
+Precision precision_named(const std::string& name) {
+  if (name == "low") return Precision::low;
+  return name == "high" ? Precision::high : Precision::normal;
+}
+
+Result<std::shared_ptr<const Model>> open_folder(const Arguments& arguments, const std::string& folder) {
+  return Model::open(folder, {arguments.threads(), !arguments.toggle("no-verify")});
+}
+
+Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::shared_ptr<const Model>& model,
+                                           const std::string& side) {
+  HEXLM_TRY(
+      arguments.add_settings(model->settings(), model->folder() + "/config.json", ErrorCode::bad_input));
+  const auto flag = [&](const std::string& name) {
+    const std::string own = fmt::format("{}-{}", name, side);
+    return arguments.has(own) ? own : name;
+  };
+  SessionOptions options;
+  options.backend = arguments.text(flag("backend"));
+  options.precision = precision_named(arguments.text(flag("precision")));
+  options.threads = arguments.threads();
+  const int64_t threads = arguments.integer(flag("threads"));
+  if (threads > 0) options.threads = static_cast<int>(threads);
+  options.chunk = arguments.integer(flag("chunk"));
+  options.context = arguments.integer("context");
+  return Session::create(model, options);
+}
+
+}  // namespace
+
+Result<Sides> open_sides(const Arguments& arguments) {
+  HEXLM_ASSIGN(const auto reference, open_folder(arguments, arguments.positional(0)));
+  std::shared_ptr<const Model> other = reference;
+  if (arguments.positional(1) != arguments.positional(0)) {
+    HEXLM_ASSIGN(other, open_folder(arguments, arguments.positional(1)));
+  }
+  Sides sides;
+  HEXLM_ASSIGN(sides.a, open_side(arguments, reference, "a"));
+  HEXLM_ASSIGN(sides.b, open_side(arguments, other, "b"));
+  return sides;
+}
+
+std::string describe_side(const Session& session) {
+  const SessionOptions& options = session.options();
+  return fmt::format("{}, {}, precision {}, {} thread{}", session.model().folder(), options.backend,
+                     to_string(options.precision), options.threads, options.threads == 1 ? "" : "s");
+}
+
+}  // namespace hexlm::tool
