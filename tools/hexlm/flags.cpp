@@ -322,6 +322,7 @@ Verb version_verb() {
 const std::vector<Flag>& model_flag_group() { return model_flags; }
 Flag make_format_flag(std::string_view choices) { return format_flag(choices); }
 Flag make_chat_template_flag() { return chat_template_flag; }
+Flag make_image_max_pixels_flag() { return image_max_pixels_flag; }
 Flag make_report_flag() {
   return {"report", 0, FlagKind::path, "FILE.html", "", "also write the result as one offline page", ""};
 }
