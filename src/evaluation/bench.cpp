@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <functional>
 #include <random>
+#include <thread>
+
+#include "base/progress.hpp"
 
 namespace hexlm {
 namespace {
@@ -38,9 +41,21 @@ Status decode(Session& session, std::span<const int32_t> tokens) {
 
 using Work = std::function<Status(Session&, std::span<const int32_t>)>;
 
+/// Rests in pieces, so that an interrupt is not kept waiting.
+Status cool_down(double seconds) {
+  const auto start = Clock::now();
+  while (seconds_since(start) < seconds) {
+    if (interrupted()) return fail(ErrorCode::interrupted, "interrupted");
+    const double rest = std::min(0.1, seconds - seconds_since(start));
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::max(rest, 0.0)));
+  }
+  return {};
+}
+
 /// Measures `work` on `count` tokens after `depth` others: once unmeasured, then `repetitions` times.
 Result<BenchRow> measure(Session& session, const std::string& kind, int64_t count, int64_t depth,
-                         int repetitions, const Work& work) {
+                         const BenchOptions& options, const Work& work) {
+  HEXLM_TRY(cool_down(options.cooldown_s));
   BenchRow row;
   row.name = depth == 0 ? fmt::format("{}{}", kind, count) : fmt::format("{}{}@d{}", kind, count, depth);
   const int64_t vocabulary = session.model().usable_vocabulary();
@@ -48,11 +63,16 @@ Result<BenchRow> measure(Session& session, const std::string& kind, int64_t coun
   session.reset();
   if (depth > 0) HEXLM_TRY(prefill(session, random_tokens(depth, vocabulary)));
   HEXLM_ASSIGN(const auto start_state, session.state().snapshot());
-  for (int i = -1; i < repetitions; ++i) {
+  for (int i = -1; i < options.repetitions; ++i) {
     HEXLM_TRY(session.state().restore(*start_state));
     const auto start = Clock::now();
     HEXLM_TRY(work(session, tokens));
-    if (i >= 0) row.samples.push_back(static_cast<double>(count) / seconds_since(start));
+    const double speed = static_cast<double>(count) / seconds_since(start);
+    if (i < 0) {
+      row.warmup = speed;
+    } else {
+      row.samples.push_back(speed);
+    }
   }
   summarize(row);
   return row;
@@ -112,12 +132,12 @@ Result<BenchResult> bench(Session& session, const BenchOptions& options) {
   for (const int64_t depth : options.depths) {
     for (const int64_t count : options.prompt_tokens) {
       if (count == 0) continue;
-      HEXLM_ASSIGN(BenchRow row, measure(session, "pp", count, depth, options.repetitions, prefill));
+      HEXLM_ASSIGN(BenchRow row, measure(session, "pp", count, depth, options, prefill));
       result.rows.push_back(std::move(row));
     }
     for (const int64_t count : options.generated_tokens) {
       if (count == 0) continue;
-      HEXLM_ASSIGN(BenchRow row, measure(session, "tg", count, depth, options.repetitions, decode));
+      HEXLM_ASSIGN(BenchRow row, measure(session, "tg", count, depth, options, decode));
       result.rows.push_back(std::move(row));
     }
   }

@@ -15,6 +15,7 @@ struct BenchOptions {
   std::vector<int64_t> generated_tokens{64};
   std::vector<int64_t> depths{0};
   int repetitions = 5;
+  double cooldown_s = 0;  ///< rest before each row, so that heat from the one before does not count
 };
 
 /// One row, named as in docs/cli.md: pp512, tg64, tg64@d512, vision256x256.
@@ -24,6 +25,7 @@ struct BenchRow {
   double mean = 0;
   double stddev = 0;
   double median = 0;
+  double warmup = 0;  ///< the first run, which counts for nothing
   std::vector<double> samples;
 };
 /// Fills mean, standard deviation and median from the samples.

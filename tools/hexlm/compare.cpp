@@ -15,7 +15,7 @@ namespace hexlm::tool {
 namespace {
 
 /// Rows of the table: the most suspicious nodes. All are in the JSON result.
-constexpr size_t shown_nodes = 10;
+constexpr size_t shown_culprits = 10;
 
 Result<std::vector<int32_t>> tokens_of(const Arguments& arguments, const Model& model) {
   std::vector<int32_t> ids;
@@ -52,7 +52,7 @@ Table culprit_table(const LayerComparison& layers) {
   table.columns = {{"node"},         {"op"},        {"SNR dB", true},     {"explained", true},
                    {"cosine", true}, {"max", true}, {"built up dB", true}};
   for (const size_t index : layers.culprits()) {
-    if (table.rows.size() == shown_nodes) break;
+    if (table.rows.size() == shown_culprits) break;
     const NodeDifference& node = layers.nodes()[index];
     table.rows.push_back({node.name, node.op, decibels(node.local.snr_db()),
                           fmt::format("{:.1f}", node.expected_snr_db),

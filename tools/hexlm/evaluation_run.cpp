@@ -35,8 +35,9 @@ Result<Task> read_task_flags(const Arguments& arguments) {
 Result<EvalResult> evaluate_task(const Arguments& arguments, const Opened& opened, const Task& task,
                                  const ProgressCallback& progress) {
   HEXLM_ASSIGN(const PromptFormat format, PromptFormat::create(arguments, *opened.model));
+  Images images(arguments, opened.model);
   const auto encode = [&](const TaskRow& row, std::string_view answer) {
-    return encode_task_row(*opened.model, format, row, answer);
+    return encode_task_row(*opened.model, format, images, row, answer);
   };
   return evaluate(*opened.session, task, encode, fixed_options(arguments, *opened.model), progress);
 }

@@ -287,26 +287,49 @@ Verb synth_verb() {
           {{"hexlm synth configs/qwen2.5-0.5b -o /tmp/qwen2.5-0.5b", "a checkpoint of that shape"}}};
 }
 
+/// Of a benchmark, backend, threads and precision take several values.
+std::vector<Flag> grid_model_flags() {
+  std::vector<Flag> flags = model_flags;
+  for (Flag& flag : flags) {
+    if (flag.name == "threads") {
+      flag.kind = FlagKind::integers;
+      flag.value = "N,…";
+    } else if (flag.name == "backend" || flag.name == "precision") {
+      flag.kind = FlagKind::text;
+    }
+  }
+  return flags;
+}
+
 Verb bench_verb() {
-  return {"bench",
-          "Measure speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 tokens), vision256x256.",
-          {model_positional},
-          join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
-                  "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
-                 {"generated-tokens", 'n', FlagKind::integers, "N,…", "64", "lengths to decode; 0 for none",
-                  "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
-                 {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
-                  false, 0, 1e9},
-                 {"image", 0, FlagKind::text, "WxH,…", "",
-                  "run the vision tower on synthetic images of these sizes; repeatable", "", true},
-                 image_max_pixels_flag,
-                 {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
-                  "HEXLM_REPETITIONS", false, 1, 10000},
-                 format_flag("text|json|md|csv|jsonl")},
-                model_flags}),
-          {{"hexlm bench qwen3-w4 --threads 2", "pp512 and tg64"},
-           {"hexlm bench qwen3-w4 -p 512,84 -n 64 -d 0,512 -r 3 --format md", "a table to paste"},
-           {"hexlm bench qwen3-vl-w4 -p 84 -n 0 --image 256x256", "an image and a prompt of 84 tokens"}}};
+  return {
+      "bench",
+      "Measure speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 tokens), vision256x256.",
+      {model_positional},
+      join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
+              "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
+             {"generated-tokens", 'n', FlagKind::integers, "N,…", "64", "lengths to decode; 0 for none",
+              "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
+             {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
+              false, 0, 1e9},
+             {"image", 0, FlagKind::text, "WxH,…", "",
+              "run the vision tower on synthetic images of these sizes; repeatable", "", true},
+             image_max_pixels_flag,
+             {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
+              "HEXLM_REPETITIONS", false, 1, 10000},
+             {"cooldown", 0, FlagKind::number, "SECONDS", "0", "rest before each row", "", false, 0, 3600},
+             {"profile", 0, FlagKind::toggle, "", "",
+              "also time every node: share, bytes, GB/s, GMAC/s, share of the memory's speed", ""},
+             {"trace", 0, FlagKind::path, "FILE", "",
+              "with --profile: nodes in time, for chrome://tracing and Perfetto", ""},
+             {"baseline", 0, FlagKind::path, "RESULT.json", "",
+              "an earlier result: which rows changed by more than noise", ""},
+             make_report_flag(),
+             format_flag("text|json|md|csv|jsonl")},
+            grid_model_flags()}),
+      {{"hexlm bench qwen3-w4 --threads 2", "pp512 and tg64"},
+       {"hexlm bench qwen3-w4 -p 512,84 -n 64 -d 0,512 -r 3 --format md", "a table to paste"},
+       {"hexlm bench qwen3-vl-w4 -p 84 -n 0 --image 256x256", "an image and a prompt of 84 tokens"}}};
 }
 
 Verb version_verb() {
@@ -322,6 +345,7 @@ Verb version_verb() {
 const std::vector<Flag>& model_flag_group() { return model_flags; }
 Flag make_format_flag(std::string_view choices) { return format_flag(choices); }
 Flag make_chat_template_flag() { return chat_template_flag; }
+Flag make_image_max_pixels_flag() { return image_max_pixels_flag; }
 Flag make_report_flag() {
   return {"report", 0, FlagKind::path, "FILE.html", "", "also write the result as one offline page", ""};
 }

@@ -20,6 +20,7 @@ const std::vector<Flag> prompt_flags = {
     {"raw", 0, FlagKind::toggle, "", "", "continue the prompts as they are, without the chat template",
      "HEXLM_RAW"},
     make_chat_template_flag(),
+    make_image_max_pixels_flag(),
     {"chat-template-kwargs", 0, FlagKind::text, "JSON", "",
      "more variables for the template, such as {\"enable_thinking\": false}", "HEXLM_CHAT_TEMPLATE_KWARGS"},
     {"stop", 0, FlagKind::text, "TEXT", "", "ends the answer, which does not contain it; repeatable", "",
