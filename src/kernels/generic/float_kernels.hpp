@@ -29,6 +29,16 @@ void set_float_kernels(KernelSet& set) {
   };
   set.rms_norm = rms_norm_rows<Vector>;
   set.gated_rms_norm = gated_rms_norm_rows<Vector>;
+  set.layer_norm = layer_norm_rows<Vector>;
+  set.gelu_tanh = [](const float* x, float* y, int64_t count) {
+    map<Vector>(x, y, count, [](Vector values) { return gelu_by_tanh(values); });
+  };
+  set.gelu_erf = [](const float* x, float* y, int64_t count) {
+    map<Vector>(x, y, count, [](Vector values) { return gelu_by_erf(values); });
+  };
+  set.gelu_quick = [](const float* x, float* y, int64_t count) {
+    map<Vector>(x, y, count, [](Vector values) { return quick_gelu(values); });
+  };
   set.rope = rope_heads<Vector>;
   set.add = [](const float* a, const float* b, float* y, int64_t count) {
     combine<Vector>(a, b, y, count, [](Vector left, Vector right) { return left + right; });
