@@ -21,8 +21,11 @@ void convolution_kernel(const float* x, int64_t tokens, int64_t channels, const 
   convolve_four_taps<Vector>(x, tokens, channels, weight, history, y, channel_begin, channel_end);
 }
 
+/// A set of the entries that work with floats. For a `constinit` object: a table that code had to fill would
+/// run that code, compiled for the set's instructions, on processors that lack them.
 template <class Vector>
-void set_float_kernels(KernelSet& set) {
+constexpr KernelSet make_float_kernels() {
+  KernelSet set;
   set.float_linear = [](const FloatLinearArguments& arguments) { FloatLinear<Vector>(arguments).run(); };
   set.dequantize_row = [](const MatrixView& matrix, int64_t row, float* out) {
     Dequantizer<Vector>(matrix).run(row, 0, matrix.columns, out);
@@ -57,6 +60,7 @@ void set_float_kernels(KernelSet& set) {
   };
   set.causal_convolution = convolution_kernel<Vector>;
   set.delta_net = [](const DeltaNetArguments& arguments) { DeltaNet<Vector>(arguments).run(); };
+  return set;
 }
 
 }  // namespace
