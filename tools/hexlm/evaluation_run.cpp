@@ -1,24 +1,9 @@
 #include "hexlm/evaluation_run.hpp"
 
+#include "hexlm/common.hpp"
 #include "hexlm/task_prompt.hpp"
 
 namespace hexlm::tool {
-namespace {
-
-GenerateOptions fixed_options(const Arguments& arguments, const Model& model) {
-  GenerateOptions options;
-  options.sampling.temperature = static_cast<float>(arguments.number("temperature"));
-  options.sampling.top_k = static_cast<int32_t>(arguments.integer("top-k"));
-  options.sampling.top_p = static_cast<float>(arguments.number("top-p"));
-  options.sampling.repetition_penalty = static_cast<float>(arguments.number("repetition-penalty"));
-  options.sampling.seed = static_cast<uint64_t>(arguments.integer("seed"));
-  options.max_new_tokens = arguments.integer("max-new-tokens");
-  options.stop = arguments.texts("stop");
-  options.eos_tokens = model.generation().eos_tokens;
-  return options;
-}
-
-}  // namespace
 
 Result<Task> read_task_flags(const Arguments& arguments) {
   const std::string name = arguments.text("score");
@@ -39,7 +24,7 @@ Result<EvalResult> evaluate_task(const Arguments& arguments, const Opened& opene
   const auto encode = [&](const TaskRow& row, std::string_view answer) {
     return encode_task_row(*opened.model, format, images, row, answer);
   };
-  return evaluate(*opened.session, task, encode, fixed_options(arguments, *opened.model), progress);
+  return evaluate(*opened.session, task, encode, generate_options(arguments, *opened.model), progress);
 }
 
 }  // namespace hexlm::tool
