@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -48,6 +49,8 @@ struct WeightView {
   TensorView data;
   TensorView scales;
   TensorView offsets;
+  /// Owns the bytes of weights that were computed (merged, repacked); empty when they lie in a mapped file.
+  std::shared_ptr<const void> storage;
 
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
   int64_t columns() const {
@@ -55,7 +58,11 @@ struct WeightView {
     for (size_t i = 1; i < shape.size(); ++i) product *= shape[i];
     return product;
   }
-  uint64_t stored_bytes() const { return data.bytes.size() + scales.bytes.size() + offsets.bytes.size(); }
+  /// Of codes or elements, scales and offsets, whether the views hold them or not.
+  uint64_t stored_bytes() const {
+    const int64_t parts = codec.symmetric ? 1 : 2;
+    return static_cast<uint64_t>(rows() * (codec.row_bytes(columns()) + 2 * parts * codec.groups(columns())));
+  }
 };
 
 /// Where a model's weights come from: a checkpoint (float) or a package (any codec). Thread-safe to read.
@@ -65,6 +72,9 @@ class WeightSource {
   /// `name` is the canonical parameter name (`layers.0.mlp.down_proj.weight`). Errors: bad_input, naming the
   /// file and the tensor, when it is absent or malformed.
   virtual Result<WeightView> find(std::string_view name) const = 0;
+  /// What `find` would give, but its views may lack their bytes: for sources that compute them. Codec and
+  /// shape are right. Errors: as `find`.
+  virtual Result<WeightView> describe(std::string_view name) const { return find(name); }
   virtual bool contains(std::string_view name) const = 0;
   /// Tells the source that the weight's bytes were consumed, so that its pages may leave memory.
   virtual void release(const WeightView& weight) const = 0;

@@ -14,6 +14,7 @@
 #include "quantization/companions.hpp"
 #include "quantization/export_source.hpp"
 #include "quantization/resources.hpp"
+#include "quantization/source_model.hpp"
 #include "quantization/tensor_stream.hpp"
 
 namespace hexlm {
@@ -38,7 +39,7 @@ std::vector<TensorPlan> file_plan(const ExportPlan& plan) {
 }
 
 Result<std::vector<PackageTensor>> write_weights(const std::string& folder, const ExportOptions& options,
-                                                 const ExportPlan& plan, const CheckpointWeights& weights,
+                                                 const ExportPlan& plan, const SourceWeights& weights,
                                                  const ProgressCallback& progress, SourceHashes& hashes) {
   HEXLM_ASSIGN(SafetensorsWriter writer,
                SafetensorsWriter::create(folder + "/" + weights_file, file_plan(plan), {{"format", "hexlm"}},
@@ -52,19 +53,19 @@ Result<std::vector<PackageTensor>> write_weights(const std::string& folder, cons
   written.reserve(plan.tensors.size());
   for (const ExportTensor& tensor : plan.tensors) {
     HEXLM_ASSIGN(const WeightView weight, weights.find(tensor.name));
-    const MappedFile* file = weights.checkpoint().file_of(weight.data.name);
-    if (file == nullptr || weight.shape != tensor.shape || weight.data.bytes.size() != tensor.source_bytes) {
-      return fail(ErrorCode::bad_input,
-                  fmt::format("{}: tensor '{}' has shape {}, {} when the export was planned",
-                              file_of(weights, weight), weight.data.name, format_shape(weight.shape),
-                              format_shape(tensor.shape)));
+    if (weight.shape != tensor.shape || weight.data.bytes.size() != tensor.source_bytes) {
+      return fail(
+          ErrorCode::bad_input,
+          fmt::format("{}: tensor '{}' has shape {}, {} when the export was planned", weights.file_of(weight),
+                      weight.data.name, format_shape(weight.shape), format_shape(tensor.shape)));
     }
     const auto advance = [&](uint64_t bytes) {
       done += bytes;
       return !progress || progress(tensor.name, done, total);
     };
     HEXLM_ASSIGN(PackageTensor stored,
-                 stream.write(weight.data, *file, tensor, hashes[file->path()], advance));
+                 stream.write(weight.data, {weights.mapping(weight), weights.file_of(weight)}, tensor,
+                              hashes[weights.file_of(weight)], advance));
     stored.file = weights_file;
     written.push_back(std::move(stored));
   }
@@ -88,6 +89,17 @@ Json source_files(const std::vector<CompanionFile>& companions, const SourceHash
   return files;
 }
 
+/// The files of the adapters that were merged in, by folder name and weight.
+Json adapter_record(const std::vector<AdapterChoice>& adapters) {
+  Json record = Json::array();
+  for (const AdapterChoice& choice : adapters) {
+    record.push_back(
+        {{"adapter", std::filesystem::path(choice.folder).lexically_normal().filename().string()},
+         {"weight", choice.weight}});
+  }
+  return record;
+}
+
 /// Neither time nor host: the same export gives the same manifest.
 Json provenance(const ExportOptions& options, const CodecChoice& choice,
                 const std::vector<CompanionFile>& companions, const SourceHashes& hashes) {
@@ -98,6 +110,7 @@ Json provenance(const ExportOptions& options, const CodecChoice& choice,
   record["codecs"] = {{"linear", to_string(choice.linear)},
                       {"lm_head", to_string(choice.lm_head)},
                       {"embedding", to_string(choice.embedding)}};
+  if (!options.adapters.empty()) record["adapters"] = adapter_record(options.adapters);
   record["source"] = source_files(companions, hashes);
   return record;
 }
@@ -108,7 +121,7 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
                                     const ProgressCallback& progress) {
   const auto start = std::chrono::steady_clock::now();
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, plan.config.text.tied_embeddings));
-  HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> weights, CheckpointWeights::open(options.checkpoint));
+  HEXLM_ASSIGN(const SourceModel source, open_source_model(options.checkpoint, options.adapters));
   HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.package, options.replace, "manifest.json"));
   Manifest manifest;
   manifest.architecture = plan.config.model_type;
@@ -118,7 +131,7 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   HEXLM_TRY(write_runtime_defaults(options.checkpoint, folder.working_path()));
   SourceHashes hashes;
   HEXLM_ASSIGN(manifest.tensors,
-               write_weights(folder.working_path(), options, plan, *weights, progress, hashes));
+               write_weights(folder.working_path(), options, plan, *source.weights, progress, hashes));
   manifest.provenance = provenance(options, choice, companions, hashes);
   HEXLM_TRY(
       write_file_atomically(folder.working_path() + "/manifest.json",

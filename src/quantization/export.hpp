@@ -10,17 +10,19 @@
 #include "formats/codec.hpp"
 #include "formats/json.hpp"
 #include "models/model_config.hpp"
+#include "quantization/adapted_weights.hpp"
 
 namespace hexlm {
 
 /// What to write. Unset specs take the defaults of docs/quantization.md.
 struct ExportOptions {
-  std::string checkpoint;          ///< folder
-  std::string package;             ///< folder to create
-  std::optional<Codec> linear;     ///< --quant, default w4g64
-  std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
-  std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
-  bool replace = false;            ///< overwrite an existing package
+  std::string checkpoint;               ///< folder
+  std::string package;                  ///< folder to create
+  std::optional<Codec> linear;          ///< --quant, default w4g64
+  std::optional<Codec> lm_head;         ///< --lm-head, default w8g64 … see docs/quantization.md
+  std::optional<Codec> embedding;       ///< --embedding; tied: must equal lm_head when both are given
+  bool replace = false;                 ///< overwrite an existing package
+  std::vector<AdapterChoice> adapters;  ///< merged in on the way
   int threads = 1;
   std::vector<std::string> argv;  ///< recorded in the manifest
   std::string tool_version;
@@ -35,6 +37,7 @@ struct ExportTensor {
   Codec codec;
   uint64_t source_bytes = 0;
   uint64_t stored_bytes = 0;
+  bool computed = false;  ///< merged or dequantized: held whole in memory while it is written
   std::string note;
 };
 

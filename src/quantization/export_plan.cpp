@@ -57,14 +57,16 @@ std::string tensor_note(const ExportTensor& tensor, DType source, const CodecCho
 
 Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& parameter,
                                  const CodecChoice& choice) {
-  HEXLM_ASSIGN(const WeightView weight, source.weights->find(parameter.name));
+  HEXLM_ASSIGN(const WeightView weight, source.weights->describe(parameter.name));
   ExportTensor tensor;
   tensor.name = parameter.name;
   tensor.shape = parameter.shape;
   tensor.role = parameter.role;
   tensor.source_dtype = to_string(weight.data.dtype);
   tensor.codec = codec_for(parameter.role, weight.data.dtype, choice);
-  tensor.source_bytes = weight.data.bytes.size();
+  tensor.source_bytes =
+      static_cast<uint64_t>(weight.data.elements()) * static_cast<uint64_t>(bit_width(weight.data.dtype)) / 8;
+  tensor.computed = source.weights->is_computed(parameter.name);
   if (!tensor.codec.is_float() && parameter.shape.size() != 2) {
     return fail(ErrorCode::runtime,
                 fmt::format("parameter '{}' of shape {} is no matrix and cannot be {}", parameter.name,
@@ -143,7 +145,7 @@ void add_notes(const ExportSource& source, ExportPlan& plan) {
 }  // namespace
 
 Result<ExportPlan> plan_export(const ExportOptions& options) {
-  HEXLM_ASSIGN(ExportSource source, open_export_source(options.checkpoint));
+  HEXLM_ASSIGN(ExportSource source, open_export_source(options.checkpoint, options.adapters));
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, source.config.text.tied_embeddings));
   ExportPlan plan;
   plan.tensors.reserve(source.parameters.size());

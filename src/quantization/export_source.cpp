@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "formats/json.hpp"
+#include "quantization/source_model.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace hexlm {
@@ -15,7 +16,7 @@ namespace {
 constexpr std::string_view head_name = "lm_head.weight";
 constexpr std::string_view vision_prefix = "visual.";
 
-Status check_weight(const CheckpointWeights& weights, const Parameter& parameter) {
+Status check_weight(const SourceWeights& weights, const Parameter& parameter) {
   if (!weights.contains(parameter.name)) {
     const std::string stem = parameter.name.substr(0, parameter.name.rfind('.'));
     for (const char* packed : {".qweight", ".weight_packed"}) {
@@ -26,11 +27,11 @@ Status check_weight(const CheckpointWeights& weights, const Parameter& parameter
                   "export from the float checkpoint that it was made from");
     }
   }
-  HEXLM_ASSIGN(const WeightView weight, weights.find(parameter.name));
+  HEXLM_ASSIGN(const WeightView weight, weights.describe(parameter.name));
   if (weight.shape != parameter.shape) {
     return fail(
         ErrorCode::bad_input,
-        fmt::format("{}: tensor '{}' has shape {}, expected {} by config.json", file_of(weights, weight),
+        fmt::format("{}: tensor '{}' has shape {}, expected {} by config.json", weights.file_of(weight),
                     weight.data.name, format_shape(weight.shape), format_shape(parameter.shape)),
         "config.json and the weights are of different models");
   }
@@ -70,18 +71,12 @@ Status check_tokenizer(const std::string& folder, const ModelConfig& config) {
 
 }  // namespace
 
-std::string file_of(const CheckpointWeights& weights, const WeightView& weight) {
-  const MappedFile* file = weights.checkpoint().file_of(weight.data.name);
-  return file != nullptr ? file->path() : weights.origin();
-}
-
-Result<ExportSource> open_export_source(const std::string& folder) {
+Result<ExportSource> open_export_source(const std::string& folder,
+                                        const std::vector<AdapterChoice>& adapters) {
   ExportSource source;
-  const std::string config_path = folder + "/config.json";
-  HEXLM_ASSIGN(const Json json, read_json(config_path));
-  HEXLM_ASSIGN(source.config, parse_model_config(json, config_path));
-  HEXLM_ASSIGN(source.weights, CheckpointWeights::open(folder));
-  apply_checkpoint_facts(source.config, source.weights->contains(head_name));
+  HEXLM_ASSIGN(SourceModel model, open_source_model(folder, adapters));
+  source.weights = std::move(model.weights);
+  source.config = std::move(model.config);
   HEXLM_ASSIGN(const Graph graph, build_text_graph(source.config));
   source.parameters = graph.parameters();
   for (const Parameter& parameter : source.parameters) HEXLM_TRY(check_weight(*source.weights, parameter));

@@ -7,7 +7,9 @@
 
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "formats/checkpoint_weights.hpp"
+#include "formats/check_finite.hpp"
+#include "formats/source_weights.hpp"
+#include "quantization/source_model.hpp"
 #include "runtime/model_files.hpp"
 
 namespace hexlm {
@@ -31,16 +33,13 @@ Status check_folder(const std::string& folder) {
 
 /// The file a weight lies in, for messages.
 std::string file_of(const WeightSource& weights, const WeightView& weight) {
-  if (const auto* checkpoint = dynamic_cast<const CheckpointWeights*>(&weights)) {
-    const MappedFile* file = checkpoint->checkpoint().file_of(weight.data.name);
-    if (file != nullptr) return file->path();
-  }
-  return weights.origin();
+  const auto* source = dynamic_cast<const SourceWeights*>(&weights);
+  return source != nullptr ? source->file_of(weight) : weights.origin();
 }
 
 Status check_shapes(const Graph& graph, const WeightSource& weights) {
   for (const Parameter& parameter : graph.parameters()) {
-    HEXLM_ASSIGN(const WeightView weight, weights.find(parameter.name));
+    HEXLM_ASSIGN(const WeightView weight, weights.describe(parameter.name));
     if (weight.shape == parameter.shape) continue;
     return fail(ErrorCode::bad_input,
                 fmt::format("{}: tensor '{}' has shape {}, config.json asks for {}", file_of(weights, weight),
@@ -90,6 +89,11 @@ void add_eos(std::vector<int32_t>& tokens, int64_t id) {
 }  // namespace
 
 Status Model::open_package(const ModelOpenOptions& options) {
+  if (!options.merged_adapters.empty()) {
+    return fail(ErrorCode::unsupported,
+                fmt::format("{} is a package: adapters are not merged into quantized weights", folder_),
+                "merge them while exporting, or apply them unmerged with `hexlm run --adapter`");
+  }
   HEXLM_ASSIGN(std::shared_ptr<const Package> package,
                Package::open(folder_, options.verify, options.threads));
   const Manifest& manifest = package->manifest();
@@ -108,11 +112,10 @@ Status Model::open_package(const ModelOpenOptions& options) {
   return {};
 }
 
-Status Model::open_checkpoint() {
-  const std::string config_path = (fs::path(folder_) / "config.json").string();
-  HEXLM_ASSIGN(const Json json, read_json(config_path));
-  HEXLM_ASSIGN(config_, parse_model_config(json, config_path));
-  HEXLM_ASSIGN(weights_, CheckpointWeights::open(folder_));
+Status Model::open_checkpoint(const ModelOpenOptions& options) {
+  HEXLM_ASSIGN(SourceModel source, open_source_model(folder_, options.merged_adapters));
+  weights_ = std::move(source.weights);
+  config_ = std::move(source.config);
   return {};
 }
 
@@ -148,7 +151,7 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& folder, cons
   std::shared_ptr<Model> model(new Model());
   model->folder_ = folder;
   model->settings_ = Json::object();
-  HEXLM_TRY(Package::is_package(folder) ? model->open_package(options) : model->open_checkpoint());
+  HEXLM_TRY(Package::is_package(folder) ? model->open_package(options) : model->open_checkpoint(options));
   apply_checkpoint_facts(model->config_, model->weights_->contains("lm_head.weight"));
   HEXLM_ASSIGN(Graph graph, build_text_graph(model->config_));
   model->graph_ = std::make_shared<const Graph>(std::move(graph));
@@ -164,7 +167,7 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& folder, cons
 uint64_t Model::weight_bytes() const {
   uint64_t bytes = 0;
   for (const Parameter& parameter : graph_->parameters()) {
-    const auto weight = weights_->find(parameter.name);
+    const auto weight = weights_->describe(parameter.name);
     if (weight) bytes += weight->stored_bytes();
   }
   return bytes;

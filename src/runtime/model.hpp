@@ -12,6 +12,7 @@
 #include "formats/package.hpp"
 #include "graph/graph.hpp"
 #include "models/model_config.hpp"
+#include "quantization/adapted_weights.hpp"
 #include "tokenizer/chat_template.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -39,6 +40,7 @@ struct GenerationDefaults {
 struct ModelOpenOptions {
   int threads = 1;
   bool verify = true;  ///< check every tensor's checksum (packages) or for NaN (checkpoints)
+  std::vector<AdapterChoice> merged_adapters;  ///< merged into a checkpoint while its weights are read
 };
 
 /// An opened model folder, a package or a Hugging Face checkpoint: configuration, graph, weights (memory
@@ -79,7 +81,7 @@ class Model {
  private:
   Model() = default;
   Status open_package(const ModelOpenOptions& options);
-  Status open_checkpoint();
+  Status open_checkpoint(const ModelOpenOptions& options);
   Status open_text_files();
   std::string folder_;
   ModelConfig config_;

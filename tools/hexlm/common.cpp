@@ -113,6 +113,27 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
+Result<std::vector<AdapterChoice>> read_adapters(const Arguments& arguments) {
+  const std::vector<std::string> folders = arguments.texts("adapter");
+  const std::vector<std::string> scales = arguments.texts("adapter-scale");
+  if (scales.size() > 1 && scales.size() != folders.size()) {
+    return fail(ErrorCode::usage, fmt::format("{} adapters with {} scales", folders.size(), scales.size()),
+                "give --adapter-scale once for all adapters, or once for each in their order");
+  }
+  if (folders.empty() && !scales.empty()) {
+    return fail(ErrorCode::usage, "--adapter-scale without --adapter", "name the adapter folder");
+  }
+  std::vector<AdapterChoice> choices;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    double weight = 1;
+    if (!scales.empty()) {
+      HEXLM_ASSIGN(weight, parse_number(scales.size() == 1 ? scales[0] : scales[i]));
+    }
+    choices.push_back({folders[i], weight});
+  }
+  return choices;
+}
+
 Status require(const Arguments& arguments, std::string_view flag) {
   if (arguments.has(flag)) return {};
   return fail(ErrorCode::usage, fmt::format("{} needs --{}", arguments.verb().name, flag),

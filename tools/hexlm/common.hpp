@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "hexlm/arguments.hpp"
 #include "hexlm/report.hpp"
+#include "quantization/adapted_weights.hpp"
 #include "runtime/model.hpp"
 #include "runtime/session.hpp"
 
@@ -35,6 +36,10 @@ Result<std::vector<int32_t>> read_ids(const std::string& text);
 std::string format_ids(const std::vector<int32_t>& ids);
 /// A file's content, or stdin's for "-". Errors: bad_input.
 Result<std::string> read_text(const std::string& path);
+
+/// `--adapter` folders with their `--adapter-scale`: none (1), one for all, or one for each in order. Errors:
+/// usage for another number of scales.
+Result<std::vector<AdapterChoice>> read_adapters(const Arguments& arguments);
 
 /// The error of a flag that must be given.
 Status require(const Arguments& arguments, std::string_view flag);

@@ -34,6 +34,7 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
   HEXLM_ASSIGN(options.linear, read_codec(arguments, "quant"));
   HEXLM_ASSIGN(options.lm_head, read_codec(arguments, "lm-head"));
   HEXLM_ASSIGN(options.embedding, read_codec(arguments, "embedding"));
+  HEXLM_ASSIGN(options.adapters, read_adapters(arguments));
   options.replace = arguments.toggle("force");
   options.threads = arguments.threads();
   options.argv = arguments.command();

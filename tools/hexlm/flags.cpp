@@ -18,6 +18,14 @@ constexpr Flag force_flag = {"force", 0, FlagKind::toggle, "", "", "replace an e
 constexpr Flag output_folder_flag = {"output", 'o', FlagKind::path, "DIR", "", "folder to create (required)",
                                      ""};
 
+/// Both repeatable; read by read_adapters.
+const std::vector<Flag> adapter_flags = {
+    {"adapter", 0, FlagKind::path, "DIR", "", "LoRA adapter folder (PEFT); repeatable", "HEXLM_ADAPTER",
+     true},
+    {"adapter-scale", 0, FlagKind::number, "X", "1", "weight of the adapter; once for all, or once for each",
+     "HEXLM_ADAPTER_SCALE", true, -1000, 1000},
+};
+
 constexpr Flag format_flag(std::string_view choices) {
   return {"format",      0, FlagKind::choice, choices, "text", "how the result is printed on stdout",
           "HEXLM_FORMAT"};
@@ -81,24 +89,26 @@ Verb export_verb() {
       "export",
       "Quantize a checkpoint and write it as a package.",
       {{"CHECKPOINT", "Hugging Face checkpoint folder"}},
-      {output_folder_flag,
-       {"quant", 0, FlagKind::text, "SPEC", "w4g64",
-        "codec of the linears: f32, f16, bf16, w8, w4, w4g64, w8g128, …; suffix a: asymmetric",
-        "HEXLM_QUANT"},
-       {"lm-head", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the output head",
-        "HEXLM_LM_HEAD"},
-       {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the token table",
-        "HEXLM_EMBEDDING"},
-       {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq", "rtn",
-        "how codes are chosen; rtn exists so far", "HEXLM_METHOD"},
-       {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
-       {"verify", 0, FlagKind::toggle, "", "",
-        "re-open the package, check it and compare 64 tokens of logits with the checkpoint", "HEXLM_VERIFY"},
-       force_flag,
-       threads_flag,
-       format_flag("text|json|md|csv"),
-       config_flag,
-       quiet_flag},
+      join({{output_folder_flag,
+             {"quant", 0, FlagKind::text, "SPEC", "w4g64",
+              "codec of the linears: f32, f16, bf16, w8, w4, w4g64, w8g128, …; suffix a: asymmetric",
+              "HEXLM_QUANT"},
+             {"lm-head", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the output head",
+              "HEXLM_LM_HEAD"},
+             {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)",
+              "codec of the token table", "HEXLM_EMBEDDING"},
+             {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq", "rtn",
+              "how codes are chosen; rtn exists so far", "HEXLM_METHOD"},
+             {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
+             {"verify", 0, FlagKind::toggle, "", "",
+              "re-open the package, check it and compare 64 tokens of logits with the checkpoint",
+              "HEXLM_VERIFY"},
+             force_flag,
+             threads_flag,
+             format_flag("text|json|md|csv"),
+             config_flag,
+             quiet_flag},
+            adapter_flags}),
       {{"hexlm export Qwen3-0.6B -o qwen3-w4", "4-bit weights with the default codecs"},
        {"hexlm export Qwen3-0.6B -o qwen3-w4 --quant w4g64 --dry-run",
         "what would be written, and how large"},
@@ -208,6 +218,24 @@ Verb inspect_verb() {
            {"hexlm inspect qwen3-w4 --context 32768", "memory with a long context"}}};
 }
 
+Verb merge_verb() {
+  return {
+      "merge",
+      "Merge LoRA adapters into a checkpoint and write it as a new checkpoint.",
+      {{"CHECKPOINT", "Hugging Face checkpoint folder"}},
+      join({{output_folder_flag},
+            adapter_flags,
+            {{"dtype", 0, FlagKind::choice, "f32|f16|bf16", "f32",
+              "how merged tensors are stored; f32 loses nothing", "HEXLM_DTYPE"},
+             force_flag,
+             format_flag("text|json"),
+             config_flag,
+             quiet_flag}}),
+      {{"hexlm merge Qwen3-0.6B --adapter my-lora -o merged", "one adapter"},
+       {"hexlm merge Qwen3-0.6B --adapter a --adapter b --adapter-scale 0.7 --adapter-scale 0.3 -o merged",
+        "two, weighted"}}};
+}
+
 Verb synth_verb() {
   return {"synth",
           "Write a checkpoint of a given shape with random weights, to measure speed and memory.",
@@ -260,9 +288,9 @@ const Flag* Verb::find_flag(std::string_view flag_name) const {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> all = {export_verb(),   run_verb(),        logits_verb(),
-                                        tokenize_verb(), perplexity_verb(), inspect_verb(),
-                                        synth_verb(),    bench_verb(),      version_verb()};
+  static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(), tokenize_verb(),
+                                        perplexity_verb(), inspect_verb(), merge_verb(),  synth_verb(),
+                                        bench_verb(),      version_verb()};
   return all;
 }
 

@@ -27,8 +27,8 @@ struct Handler {
 constexpr Handler handlers[] = {{"export", run_export},         {"run", run_run},
                                 {"logits", run_logits},         {"tokenize", run_tokenize},
                                 {"perplexity", run_perplexity}, {"inspect", run_inspect},
-                                {"synth", run_synth},           {"bench", run_bench},
-                                {"version", run_version}};
+                                {"merge", run_merge},           {"synth", run_synth},
+                                {"bench", run_bench},           {"version", run_version}};
 
 /// Whether errors are to be JSON, known even when the rest of the command line can't be parsed.
 bool wants_json(const std::vector<std::string>& words) {

@@ -51,8 +51,9 @@ std::vector<int32_t> compared_ids(int64_t count, int64_t vocabulary) {
   return ids;
 }
 
-Result<std::vector<float>> logits_of(const std::string& folder, int threads, int64_t& tokens) {
-  HEXLM_ASSIGN(const auto model, Model::open(folder, {threads, true}));
+Result<std::vector<float>> logits_of(const std::string& folder, const std::vector<AdapterChoice>& adapters,
+                                     int threads, int64_t& tokens) {
+  HEXLM_ASSIGN(const auto model, Model::open(folder, {threads, true, adapters}));
   SessionOptions options;
   options.threads = threads;
   options.precision = Precision::high;
@@ -82,9 +83,9 @@ Result<Verification> verify_package(const ExportOptions& options, const ExportPl
   Verification verification;
   set_allowance(plan, verification);
   HEXLM_ASSIGN(const std::vector<float> reference,
-               logits_of(options.checkpoint, options.threads, verification.tokens));
+               logits_of(options.checkpoint, options.adapters, options.threads, verification.tokens));
   HEXLM_ASSIGN(const std::vector<float> other,
-               logits_of(options.package, options.threads, verification.tokens));
+               logits_of(options.package, {}, options.threads, verification.tokens));
   LogitDifference difference;
   const auto vocabulary = static_cast<size_t>(plan.config.text.vocabulary_size);
   for (size_t begin = 0; begin < reference.size(); begin += vocabulary) {

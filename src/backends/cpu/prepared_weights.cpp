@@ -138,7 +138,9 @@ void PreparedWeights::pack_all(const KernelSet& kernels, ThreadPool& pool) {
     pool.run(matrix.tiles(), 4, [&](int64_t begin, int64_t end, int) {
       kernels.pack(matrix.stored, matrix.packed, begin, end);
     });
-    if (!entry.is_table) source_->release(entry.view);
+    if (entry.is_table) continue;
+    source_->release(entry.view);
+    entry.view.storage.reset();
   }
 }
 
