@@ -40,7 +40,7 @@ struct GenerationDefaults {
 struct ModelOpenOptions {
   int threads = 1;
   bool verify = true;  ///< check every tensor's checksum (packages) or for NaN (checkpoints)
-  std::vector<AdapterChoice> merged_adapters;  ///< merged into a checkpoint while its weights are read
+  std::vector<AdapterChoice> merged_adapters = {};  ///< merged into a checkpoint while its weights are read
 };
 
 /// An opened model folder, a package or a Hugging Face checkpoint: configuration, graph, weights (memory

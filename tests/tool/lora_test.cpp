@@ -99,6 +99,11 @@ TEST_P(Lora, ExportingWithTheAdapterIsMergingFirst) {
   EXPECT_EQ((*second)["provenance"]["adapters"][0]["adapter"], "adapter");
 }
 
+TEST_P(Lora, UnmergedAtRunTimeItIsTheSameModel) {
+  EXPECT_LE(logit_distance(lora_, lora_.base(), true, {"--adapter", lora_.adapter()}), 1e-5);
+  EXPECT_LE(logit_distance(lora_, lora_.base(), false, {"--adapter", lora_.adapter()}), 2 * lora_.limit());
+}
+
 INSTANTIATE_TEST_SUITE_P(Reference, Lora,
                          testing::Values("qwen2_tied_plain", "qwen2_tied_dora", "qwen2_tied_patterns_rslora",
                                          "qwen3_5_text_plain", "qwen3_5_text_dora",

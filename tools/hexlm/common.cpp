@@ -7,6 +7,7 @@
 
 #include "base/atomic_file.hpp"
 #include "base/text.hpp"
+#include "quantization/runtime_adapters.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -72,6 +73,10 @@ Result<Opened> open_session(Arguments& arguments) {
                 "use --memory low");
   }
   HEXLM_ASSIGN(auto session, Session::create(model, options));
+  HEXLM_ASSIGN(const std::vector<AdapterChoice> adapters, read_adapters(arguments));
+  HEXLM_ASSIGN(std::vector<LowRankUpdate> updates,
+               open_runtime_updates(adapters, *model->graph(), *model->weights()));
+  HEXLM_TRY(session->set_adapters(std::move(updates)));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return Opened{std::move(model), std::move(session), seconds};
 }

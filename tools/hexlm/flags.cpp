@@ -18,14 +18,6 @@ constexpr Flag force_flag = {"force", 0, FlagKind::toggle, "", "", "replace an e
 constexpr Flag output_folder_flag = {"output", 'o', FlagKind::path, "DIR", "", "folder to create (required)",
                                      ""};
 
-/// Both repeatable; read by read_adapters.
-const std::vector<Flag> adapter_flags = {
-    {"adapter", 0, FlagKind::path, "DIR", "", "LoRA adapter folder (PEFT); repeatable", "HEXLM_ADAPTER",
-     true},
-    {"adapter-scale", 0, FlagKind::number, "X", "1", "weight of the adapter; once for all, or once for each",
-     "HEXLM_ADAPTER_SCALE", true, -1000, 1000},
-};
-
 constexpr Flag format_flag(std::string_view choices) {
   return {"format",      0, FlagKind::choice, choices, "text", "how the result is printed on stdout",
           "HEXLM_FORMAT"};
@@ -38,6 +30,14 @@ constexpr Flag chat_template_flag = {
     FlagKind::path,       "FILE",
     "(the model's)",      "Jinja chat template to use instead of the model's",
     "HEXLM_CHAT_TEMPLATE"};
+
+/// Both repeatable; read by read_adapters.
+const std::vector<Flag> adapter_flags = {
+    {"adapter", 0, FlagKind::path, "DIR", "", "LoRA adapter folder (PEFT); repeatable", "HEXLM_ADAPTER",
+     true},
+    {"adapter-scale", 0, FlagKind::number, "X", "1", "weight of the adapter; once for all, or once for each",
+     "HEXLM_ADAPTER_SCALE", true, -1000, 1000},
+};
 
 /// What every verb that runs a model understands.
 const std::vector<Flag> model_flags = {
@@ -52,6 +52,8 @@ const std::vector<Flag> model_flags = {
     {"context", 'c', FlagKind::integer, "N", "0", "tokens the cache can hold; 0 takes the model's maximum",
      "HEXLM_CONTEXT", false, 0, 1e9},
     {"chunk", 0, FlagKind::integer, "N", "512", "tokens per prefill step", "HEXLM_CHUNK", false, 1, 1e6},
+    adapter_flags[0],
+    adapter_flags[1],
     {"no-verify", 0, FlagKind::toggle, "", "", "skip the checksums (package) or the NaN scan (checkpoint)",
      "HEXLM_NO_VERIFY"},
     config_flag,
