@@ -14,6 +14,11 @@ constexpr int64_t most_group = 4096;
 
 bool parse_integer_codec(std::string_view text, Codec& codec) {
   codec = Codec{Codec::Kind::integer, 0, 0, true};
+  constexpr std::string_view wide_suffix = ":f32";
+  if (text.ends_with(wide_suffix)) {
+    codec.wide_scales = true;
+    text.remove_suffix(wide_suffix.size());
+  }
   if (text.size() < 2 || text[0] != 'w') return false;
   codec.bits = text[1] - '0';
   if (codec.bits < least_bits || codec.bits > most_bits) return false;
@@ -51,9 +56,9 @@ std::string to_string(const Codec& codec) {
     case Codec::Kind::integer:
       break;
   }
-  return fmt::format("w{}{}{}", codec.bits,
+  return fmt::format("w{}{}{}{}", codec.bits,
                      codec.group == 0 ? std::string() : fmt::format("g{}", codec.group),
-                     codec.symmetric ? "" : "a");
+                     codec.symmetric ? "" : "a", codec.wide_scales ? ":f32" : "");
 }
 
 Result<Codec> parse_codec(std::string_view text) {

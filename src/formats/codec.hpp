@@ -13,9 +13,9 @@ namespace hexlm {
 /// How the elements of one weight are stored.
 ///
 /// Integer codecs hold an unsigned code q of `bits` bits per element and, per row and group of `group`
-/// consecutive input channels, an fp16 scale Δ:
+/// consecutive input channels, an fp16 (or fp32) scale Δ:
 ///   symmetric:  w = Δ · (q − 2^(bits−1))
-///   asymmetric: w = Δ · q + offset          (offset fp16; spec D.1 form (b): −Δ·zero point)
+///   asymmetric: w = Δ · q + offset          (offset of Δ's type; spec D.1 form (b): −Δ·zero point)
 /// `group` 0 means one group per row. When `group` does not divide the columns, the last group of every row
 /// is shorter; nothing is padded.
 struct Codec {
@@ -24,7 +24,10 @@ struct Codec {
   int bits = 32;
   int64_t group = 0;
   bool symmetric = true;
+  /// Scales and offsets are fp32 instead of fp16: for imported weights whose own do not fit fp16.
+  bool wide_scales = false;
 
+  int64_t scale_bytes() const { return wide_scales ? 4 : 2; }
   bool is_float() const { return kind != Kind::integer; }
   /// Groups in a row of `columns` elements (1 for per-channel, 0 for float codecs).
   int64_t groups(int64_t columns) const;
@@ -34,14 +37,14 @@ struct Codec {
   bool operator==(const Codec&) const = default;
 };
 
-/// The spelling of docs/cli.md: "f32", "f16", "bf16", "w8", "w4", "w4g64", "w8g128a".
+/// The spelling of docs/cli.md: "f32", "f16", "bf16", "w8", "w4", "w4g64", "w8g128a", "w4g32a:f32".
 std::string to_string(const Codec& codec);
 /// Errors: usage, naming the text and the accepted forms. Bits 2–8, group 16–4096 or absent.
 Result<Codec> parse_codec(std::string_view text);
 
 /// One weight as a backend reads it: a matrix (or vector, or any shape for float codecs) of the codec.
 /// Integer codecs are matrices [rows, columns]: `data` is the codes, U8 [rows, row_bytes]; `scales` F16
-/// [rows, groups]; `offsets` F16 [rows, groups] when asymmetric, else empty.
+/// (F32 with wide_scales) [rows, groups]; `offsets` the same when asymmetric, else empty.
 struct WeightView {
   std::string name;
   Codec codec;
@@ -61,7 +64,8 @@ struct WeightView {
   /// Of codes or elements, scales and offsets, whether the views hold them or not.
   uint64_t stored_bytes() const {
     const int64_t parts = codec.symmetric ? 1 : 2;
-    return static_cast<uint64_t>(rows() * (codec.row_bytes(columns()) + 2 * parts * codec.groups(columns())));
+    return static_cast<uint64_t>(
+        rows() * (codec.row_bytes(columns()) + codec.scale_bytes() * parts * codec.groups(columns())));
   }
 };
 

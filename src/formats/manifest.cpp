@@ -243,10 +243,11 @@ std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor) {
   const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
   const int64_t columns = tensor.shape.size() < 2 ? 1 : tensor.shape[1];
   const int64_t groups = tensor.codec.groups(columns);
+  const DType scales = tensor.codec.wide_scales ? DType::f32 : DType::f16;
   std::vector<TensorPlan> plans = {
       {tensor.name + ".codes", DType::u8, {rows, tensor.codec.row_bytes(columns)}},
-      {tensor.name + ".scales", DType::f16, {rows, groups}}};
-  if (!tensor.codec.symmetric) plans.push_back({tensor.name + ".offsets", DType::f16, {rows, groups}});
+      {tensor.name + ".scales", scales, {rows, groups}}};
+  if (!tensor.codec.symmetric) plans.push_back({tensor.name + ".offsets", scales, {rows, groups}});
   return plans;
 }
 

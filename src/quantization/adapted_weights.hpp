@@ -42,6 +42,7 @@ class AdaptedWeights : public SourceWeights {
   const MappedFile* mapping(const WeightView& weight) const override;
   bool is_computed(std::string_view name) const override;
   std::string file_of(const WeightView& weight) const override { return base_->file_of(weight); }
+  std::string note_of(std::string_view name) const override { return base_->note_of(name); }
 
  private:
   friend class AdapterMerger;

@@ -5,6 +5,12 @@
 namespace hexlm {
 
 Result<CodecChoice> choose_codecs(const ExportOptions& options, bool tied) {
+  for (const auto& codec : {options.linear, options.lm_head, options.embedding}) {
+    if (!codec || !codec->wide_scales) continue;
+    return fail(ErrorCode::unsupported,
+                fmt::format("{}: fp32 scales come from imported weights only", to_string(*codec)),
+                "leave out the suffix :f32");
+  }
   CodecChoice choice;
   choice.linear = options.linear.value_or(choice.linear);
   if (!tied) {

@@ -83,6 +83,16 @@ Result<std::vector<CompanionFile>> copy_companions(const std::string& checkpoint
   return files;
 }
 
+Result<std::vector<CompanionFile>> write_companions(const std::map<std::string, std::string>& files,
+                                                    const std::string& package) {
+  std::vector<CompanionFile> written;
+  for (const auto& [name, content] : files) {
+    HEXLM_TRY(write_file_atomically(package + "/" + name, content));
+    written.push_back(companion(name, content));
+  }
+  return written;
+}
+
 Status write_runtime_defaults(const std::string& checkpoint, const std::string& package) {
   Json generation = Json::object();
   const std::string path = checkpoint + "/generation_config.json";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,10 @@ struct CompanionFile {
 /// Copies what a package takes over from its checkpoint as it is (tokenizer, chat template, generation and
 /// image settings) and writes chat_template.jinja where the template is only a string in another file. Absent
 /// files are skipped. Errors: bad_input for a file that is no JSON where it should be; what writing reports.
+/// Writes the files that a GGUF file holds.
+Result<std::vector<CompanionFile>> write_companions(const std::map<std::string, std::string>& files,
+                                                    const std::string& package);
+
 Result<std::vector<CompanionFile>> copy_companions(const std::string& checkpoint, const std::string& package);
 
 /// Writes the package's config.json: every run-time setting with its default, sampling as the checkpoint's

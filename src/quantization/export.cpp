@@ -8,6 +8,7 @@
 #include "base/atomic_file.hpp"
 #include "base/hash.hpp"
 #include "base/text.hpp"
+#include "formats/gguf.hpp"
 #include "formats/package.hpp"
 #include "formats/safetensors.hpp"
 #include "quantization/codec_choice.hpp"
@@ -53,7 +54,7 @@ Result<std::vector<PackageTensor>> write_weights(const std::string& folder, cons
   written.reserve(plan.tensors.size());
   for (const ExportTensor& tensor : plan.tensors) {
     HEXLM_ASSIGN(const WeightView weight, weights.find(tensor.name));
-    if (weight.shape != tensor.shape || weight.data.bytes.size() != tensor.source_bytes) {
+    if (weight.shape != tensor.shape || weight.stored_bytes() != tensor.source_bytes) {
       return fail(
           ErrorCode::bad_input,
           fmt::format("{}: tensor '{}' has shape {}, {} when the export was planned", weights.file_of(weight),
@@ -63,9 +64,11 @@ Result<std::vector<PackageTensor>> write_weights(const std::string& folder, cons
       done += bytes;
       return !progress || progress(tensor.name, done, total);
     };
-    HEXLM_ASSIGN(PackageTensor stored,
-                 stream.write(weight.data, {weights.mapping(weight), weights.file_of(weight)}, tensor,
-                              hashes[weights.file_of(weight)], advance));
+    const SourceFile file{weights.mapping(weight), weights.file_of(weight)};
+    Hasher& hash = hashes[file.path];
+    auto written_tensor = weight.codec.is_float() ? stream.write(weight.data, file, tensor, hash, advance)
+                                                  : stream.copy(weight, tensor, hash, advance);
+    HEXLM_ASSIGN(PackageTensor stored, std::move(written_tensor));
     stored.file = weights_file;
     written.push_back(std::move(stored));
   }
@@ -126,9 +129,12 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   Manifest manifest;
   manifest.architecture = plan.config.model_type;
   manifest.configuration = plan.config.source;
+  const bool from_file = is_gguf_path(options.checkpoint);
   HEXLM_ASSIGN(const std::vector<CompanionFile> companions,
-               copy_companions(options.checkpoint, folder.working_path()));
-  HEXLM_TRY(write_runtime_defaults(options.checkpoint, folder.working_path()));
+               from_file ? write_companions(source.files, folder.working_path())
+                         : copy_companions(options.checkpoint, folder.working_path()));
+  HEXLM_TRY(
+      write_runtime_defaults(from_file ? folder.working_path() : options.checkpoint, folder.working_path()));
   SourceHashes hashes;
   HEXLM_ASSIGN(manifest.tensors,
                write_weights(folder.working_path(), options, plan, *source.weights, progress, hashes));

@@ -63,17 +63,20 @@ Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& pa
   tensor.shape = parameter.shape;
   tensor.role = parameter.role;
   tensor.source_dtype = to_string(weight.data.dtype);
-  tensor.codec = codec_for(parameter.role, weight.data.dtype, choice);
-  tensor.source_bytes =
-      static_cast<uint64_t>(weight.data.elements()) * static_cast<uint64_t>(bit_width(weight.data.dtype)) / 8;
+  const bool imported = !weight.codec.is_float();  // by another program: its codes are kept
+  tensor.codec = imported ? weight.codec : codec_for(parameter.role, weight.data.dtype, choice);
+  tensor.source_bytes = weight.stored_bytes();
   tensor.computed = source.weights->is_computed(parameter.name);
   if (!tensor.codec.is_float() && parameter.shape.size() != 2) {
     return fail(ErrorCode::runtime,
                 fmt::format("parameter '{}' of shape {} is no matrix and cannot be {}", parameter.name,
                             format_shape(parameter.shape), to_string(tensor.codec)));
   }
+  if (imported) tensor.source_dtype = to_string(weight.codec);
   tensor.stored_bytes = stored_bytes(tensor.codec, tensor.shape);
   tensor.note = tensor_note(tensor, weight.data.dtype, choice, source.config.text.tied_embeddings);
+  const std::string origin = source.weights->note_of(parameter.name);
+  if (!origin.empty()) tensor.note = origin + (tensor.note.empty() ? "" : "; " + tensor.note);
   return tensor;
 }
 

@@ -17,16 +17,6 @@ constexpr std::string_view head_name = "lm_head.weight";
 constexpr std::string_view vision_prefix = "visual.";
 
 Status check_weight(const SourceWeights& weights, const Parameter& parameter) {
-  if (!weights.contains(parameter.name)) {
-    const std::string stem = parameter.name.substr(0, parameter.name.rfind('.'));
-    for (const char* packed : {".qweight", ".weight_packed"}) {
-      if (!weights.contains(stem + packed)) continue;
-      return fail(ErrorCode::unsupported,
-                  fmt::format("{}: '{}{}' is quantized already, expected '{}'", weights.origin(), stem,
-                              packed, parameter.name),
-                  "export from the float checkpoint that it was made from");
-    }
-  }
   HEXLM_ASSIGN(const WeightView weight, weights.describe(parameter.name));
   if (weight.shape != parameter.shape) {
     return fail(
@@ -58,10 +48,14 @@ Status find_left_out(ExportSource& source) {
   return {};
 }
 
-Status check_tokenizer(const std::string& folder, const ModelConfig& config) {
+Status check_tokenizer(const std::string& folder, const SourceModel& model) {
+  const ModelConfig& config = model.config;
   const std::string path = folder + "/tokenizer.json";
-  if (!std::filesystem::exists(path)) return {};
-  HEXLM_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
+  const auto held = model.files.find("tokenizer.json");
+  const bool is_held = held != model.files.end();
+  if (!is_held && !std::filesystem::exists(path)) return {};
+  HEXLM_ASSIGN(const Tokenizer tokenizer,
+               is_held ? Tokenizer::parse(held->second, folder) : Tokenizer::load(path));
   if (tokenizer.size() <= config.text.vocabulary_size) return {};
   return fail(ErrorCode::bad_input,
               fmt::format("{}: has ids up to {}, but the embedding has {} rows", path, tokenizer.size() - 1,
@@ -75,13 +69,13 @@ Result<ExportSource> open_export_source(const std::string& folder,
                                         const std::vector<AdapterChoice>& adapters) {
   ExportSource source;
   HEXLM_ASSIGN(SourceModel model, open_source_model(folder, adapters));
+  HEXLM_TRY(check_tokenizer(folder, model));
   source.weights = std::move(model.weights);
   source.config = std::move(model.config);
   HEXLM_ASSIGN(const Graph graph, build_text_graph(source.config));
   source.parameters = graph.parameters();
   for (const Parameter& parameter : source.parameters) HEXLM_TRY(check_weight(*source.weights, parameter));
   HEXLM_TRY(find_left_out(source));
-  HEXLM_TRY(check_tokenizer(folder, source.config));
   return source;
 }
 

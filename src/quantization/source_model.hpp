@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,10 +16,13 @@ namespace hexlm {
 struct SourceModel {
   std::shared_ptr<const SourceWeights> weights;
   ModelConfig config;
+  /// Of a GGUF file, which holds them itself: "tokenizer.json", "chat_template.jinja", … to content.
+  std::map<std::string, std::string> files;
 };
 
-/// Opens a Hugging Face checkpoint folder and merges `adapters` into it. Errors: those of parse_model_config,
-/// CheckpointWeights::open and AdaptedWeights::create.
+/// Opens a Hugging Face checkpoint folder, float or quantized (ImportedWeights), or a .gguf file, and merges
+/// `adapters` into it./// Errors: those of parse_model_config, CheckpointWeights::open,
+/// ImportedWeights::create, GgufWeights::create, gguf_companions and AdaptedWeights::create.
 Result<SourceModel> open_source_model(const std::string& path, const std::vector<AdapterChoice>& adapters);
 
 }  // namespace hexlm

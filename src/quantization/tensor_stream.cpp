@@ -167,6 +167,26 @@ Result<PackageTensor> TensorStream::write(const TensorView& source, const Source
   return finish(tensor);
 }
 
+Result<PackageTensor> TensorStream::copy(const WeightView& weight, const ExportTensor& plan,
+                                         Hasher& source_hash, const Advance& advance) {
+  Hasher checksum;
+  for (const TensorView* part : {&weight.data, &weight.scales, &weight.offsets}) {
+    HEXLM_TRY(writer_.write(part->bytes));
+    checksum.update(part->bytes);
+    source_hash.update(part->bytes);
+  }
+  if (!advance(weight.stored_bytes())) {
+    return fail(ErrorCode::interrupted, fmt::format("export interrupted at tensor '{}'", plan.name));
+  }
+  PackageTensor written;
+  written.name = plan.name;
+  written.codec = plan.codec;
+  written.shape = plan.shape;
+  written.stored_bytes = plan.stored_bytes;
+  written.checksum = checksum.digest();
+  return written;
+}
+
 uint64_t stream_memory(const ExportTensor& tensor, int threads) {
   const Cut cut = cut_tensor(tensor.codec, tensor.shape);
   const auto elements = static_cast<uint64_t>(std::max<int64_t>(1, cut.rows * cut.columns));
@@ -180,7 +200,7 @@ uint64_t stream_memory(const ExportTensor& tensor, int threads) {
   uint64_t scales = 0;
   if (!tensor.codec.is_float()) {
     const int64_t groups = tensor.codec.groups(cut.columns) * (tensor.codec.symmetric ? 1 : 2);
-    scales = static_cast<uint64_t>(cut.rows * groups) * sizeof(uint16_t);
+    scales = static_cast<uint64_t>(cut.rows * groups * tensor.codec.scale_bytes());
   }
   // A computed tensor is whole in memory, and so are the stored values it is made from.
   const uint64_t whole = tensor.computed ? 2 * tensor.source_bytes : 0;

@@ -38,6 +38,10 @@ class TensorStream {
   Result<PackageTensor> write(const TensorView& source, const SourceFile& file, const ExportTensor& plan,
                               Hasher& source_hash, const Advance& advance);
 
+  /// Writes a weight that is encoded already, part by part.
+  Result<PackageTensor> copy(const WeightView& weight, const ExportTensor& plan, Hasher& source_hash,
+                             const Advance& advance);
+
  private:
   struct Tensor;
   struct Batch {

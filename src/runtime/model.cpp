@@ -8,6 +8,7 @@
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "formats/check_finite.hpp"
+#include "formats/gguf.hpp"
 #include "formats/source_weights.hpp"
 #include "quantization/source_model.hpp"
 #include "runtime/model_files.hpp"
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 
 Status check_folder(const std::string& folder) {
   std::error_code error;
+  if (is_gguf_path(folder) && fs::is_regular_file(folder, error)) return {};
   if (fs::is_directory(folder, error)) {
     if (Package::is_package(folder) || fs::exists(fs::path(folder) / "config.json", error)) return {};
     return fail(
@@ -115,21 +117,27 @@ Status Model::open_package(const ModelOpenOptions& options) {
 Status Model::open_checkpoint(const ModelOpenOptions& options) {
   HEXLM_ASSIGN(SourceModel source, open_source_model(folder_, options.merged_adapters));
   weights_ = std::move(source.weights);
+  files_ = std::move(source.files);
   config_ = std::move(source.config);
   return {};
 }
 
 Status Model::open_text_files() {
-  HEXLM_ASSIGN(generation_, read_generation_config(folder_));
+  const bool from_file = is_gguf_path(folder_);
+  HEXLM_ASSIGN(generation_,
+               from_file ? generation_config_of(files_, folder_) : read_generation_config(folder_));
   for (const int64_t id : config_.text.eos_tokens) add_eos(generation_.eos_tokens, id);
   const std::string tokenizer_path = (fs::path(folder_) / "tokenizer.json").string();
   std::error_code error;
-  if (fs::exists(tokenizer_path, error)) {
-    HEXLM_ASSIGN(Tokenizer tokenizer, Tokenizer::load(tokenizer_path));
+  const auto held = files_.find("tokenizer.json");
+  const bool is_held = held != files_.end();
+  if (is_held || fs::exists(tokenizer_path, error)) {
+    HEXLM_ASSIGN(Tokenizer tokenizer,
+                 is_held ? Tokenizer::parse(held->second, folder_) : Tokenizer::load(tokenizer_path));
     HEXLM_TRY(check_tokenizer(tokenizer, config_, tokenizer_path));
     tokenizer_.emplace(std::move(tokenizer));
   }
-  HEXLM_ASSIGN(ChatFiles chat, read_chat_files(folder_));
+  HEXLM_ASSIGN(ChatFiles chat, from_file ? chat_files_of(files_, folder_) : read_chat_files(folder_));
   special_tokens_ = std::move(chat.special_tokens);
   const auto eos = special_tokens_.find("eos_token");
   if (tokenizer_ && eos != special_tokens_.end()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,8 +44,8 @@ struct ModelOpenOptions {
   std::vector<AdapterChoice> merged_adapters = {};  ///< merged into a checkpoint while its weights are read
 };
 
-/// An opened model folder, a package or a Hugging Face checkpoint: configuration, graph, weights (memory
-/// mapped), and where present tokenizer, chat template and generation defaults.
+/// An opened model, a package or Hugging Face checkpoint folder or a .gguf file: configuration, graph,
+/// weights (memory mapped), and where present tokenizer, chat template and generation defaults.
 class Model {
  public:
   /// Errors: bad_input (missing or malformed file, shape or checksum mismatch, NaN, tokenizer larger than the
@@ -87,6 +88,7 @@ class Model {
   ModelConfig config_;
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<const WeightSource> weights_;
+  std::map<std::string, std::string> files_;  ///< that a GGUF file holds: tokenizer.json, …
   std::shared_ptr<const Package> package_;
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_template_;
