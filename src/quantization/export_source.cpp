@@ -17,6 +17,16 @@ constexpr std::string_view head_name = "lm_head.weight";
 constexpr std::string_view vision_prefix = "visual.";
 
 Status check_weight(const SourceWeights& weights, const Parameter& parameter) {
+  if (!weights.contains(parameter.name)) {
+    const std::string stem = parameter.name.substr(0, parameter.name.rfind('.'));
+    for (const char* packed : {".qweight", ".weight_packed"}) {
+      if (!weights.contains(stem + packed)) continue;
+      return fail(ErrorCode::unsupported,
+                  fmt::format("{}: '{}{}' is quantized already, but config.json has no quantization_config",
+                              weights.origin(), stem, packed),
+                  "download config.json again, or export from the float checkpoint that it was made from");
+    }
+  }
   HEXLM_ASSIGN(const WeightView weight, weights.describe(parameter.name));
   if (weight.shape != parameter.shape) {
     return fail(

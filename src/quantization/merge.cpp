@@ -1,6 +1,7 @@
 #include "quantization/merge.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fmt/format.h>
 #include <map>
@@ -9,6 +10,7 @@
 #include "base/atomic_file.hpp"
 #include "base/text.hpp"
 #include "formats/checkpoint_weights.hpp"
+#include "formats/gguf.hpp"
 #include "models/tensor_names.hpp"
 #include "quantization/encode.hpp"
 #include "quantization/resources.hpp"
@@ -57,9 +59,11 @@ class CheckpointMerger {
       : options_(options), progress_(progress) {}
 
   Result<MergeResult> run() {
+    if (is_gguf_path(options_.checkpoint)) return quantized("a GGUF file");
     HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> base, CheckpointWeights::open(options_.checkpoint));
     HEXLM_ASSIGN(const SourceModel merged, open_source_model(options_.checkpoint, options_.adapters));
     weights_ = merged.weights;
+    if (merged.imported) return quantized("a quantized checkpoint");
     HEXLM_TRY(list_tensors(*base, merged.config));
     HEXLM_TRY(check_disk());
     HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options_.output, options_.replace, record_file));
@@ -75,6 +79,13 @@ class CheckpointMerger {
   }
 
  private:
+  tl::unexpected<Error> quantized(const char* what) const {
+    return fail(
+        ErrorCode::unsupported,
+        fmt::format("{} is {}, expected a float checkpoint", options_.checkpoint, what),
+        "merge into the checkpoint that it was made from, or apply the adapter with `hexlm run --adapter`");
+  }
+
   Status list_tensors(const CheckpointWeights& base, const ModelConfig& config) {
     std::set<std::string, std::less<>> listed;
     std::string last_file;

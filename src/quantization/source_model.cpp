@@ -38,6 +38,7 @@ Result<SourceModel> open_gguf(const std::string& path) {
   HEXLM_ASSIGN(model.config, parse_model_config(json, path));
   HEXLM_ASSIGN(GgufCompanions companions, gguf_companions(*file));
   model.files = std::move(companions.files);
+  model.imported = true;
   HEXLM_ASSIGN(model.weights, GgufWeights::create(std::move(file), model.config));
   return model;
 }
@@ -50,6 +51,7 @@ Result<SourceModel> open_folder(const std::string& path) {
   HEXLM_ASSIGN(model.config, parse_model_config(json, config_path));
   HEXLM_ASSIGN(std::shared_ptr<CheckpointWeights> stored, CheckpointWeights::open(path));
   if (scheme) {
+    model.imported = true;
     HEXLM_ASSIGN(model.weights, ImportedWeights::create(std::move(stored), *scheme));
   } else {
     model.weights = std::move(stored);

@@ -16,6 +16,7 @@ namespace hexlm {
 struct SourceModel {
   std::shared_ptr<const SourceWeights> weights;
   ModelConfig config;
+  bool imported = false;  ///< from weights that another program quantized
   /// Of a GGUF file, which holds them itself: "tokenizer.json", "chat_template.jinja", … to content.
   std::map<std::string, std::string> files;
 };

@@ -239,5 +239,15 @@ TEST_F(DamagedImport, OtherMethodsAndLayoutsAreRefused) {
   }
 }
 
+TEST(ImportMerge, AdaptersAreNotMergedIntoQuantizedCheckpoints) {
+  const TemporaryFolder folder;
+  write_pair(import_cases().front(), folder.file("packed"), folder.file("twin"));
+  const std::string adapter = test_data("reference/lora_qwen2_tied_plain/adapter");
+  const auto merged = open_source_model(folder.file("packed"), {{adapter, 1}});
+  ASSERT_FALSE(merged);
+  EXPECT_EQ(merged.error().code, ErrorCode::unsupported);
+  EXPECT_THAT(merged.error().message, HasSubstr("quantized"));
+}
+
 }  // namespace
 }  // namespace hexlm
