@@ -19,7 +19,7 @@ struct ExportOptions {
   std::string checkpoint;               ///< folder
   std::string package;                  ///< folder to create
   std::optional<Codec> linear;          ///< --quant, default w4g64
-  std::optional<Codec> lm_head;         ///< --lm-head, default w8g64 … see docs/quantization.md
+  std::optional<Codec> lm_head;         ///< --lm-head, see docs/quantization.md
   std::optional<Codec> embedding;       ///< --embedding; tied: must equal lm_head when both are given
   bool replace = false;                 ///< overwrite an existing package
   std::vector<AdapterChoice> adapters;  ///< merged in on the way

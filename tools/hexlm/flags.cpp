@@ -84,13 +84,13 @@ std::vector<Flag> join(std::initializer_list<std::vector<Flag>> groups) {
   return all;
 }
 
-const Positional model_positional = {"MODEL", "package or Hugging Face checkpoint folder"};
+const Positional model_positional = {"MODEL", "package or Hugging Face checkpoint folder, or .gguf file"};
 
 Verb export_verb() {
   return {
       "export",
       "Quantize a checkpoint and write it as a package.",
-      {{"CHECKPOINT", "Hugging Face checkpoint folder"}},
+      {{"CHECKPOINT", "Hugging Face checkpoint folder, or .gguf file"}},
       join({{output_folder_flag,
              {"quant", 0, FlagKind::text, "SPEC", "w4g64",
               "codec of the linears: f32, f16, bf16, w8, w4, w4g64, w8g128, …; suffix a: asymmetric",
