@@ -326,10 +326,11 @@ std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor) {
             {tensor.name + ".group_scales", DType::u8, {rows, tensor.codec.scale_row_bytes(columns)}},
             {tensor.name + ".scales", DType::f16, {rows, 1}}};
   }
+  const DType scales = tensor.codec.wide_scales ? DType::f32 : DType::f16;
   std::vector<TensorPlan> plans = {
       {tensor.name + ".codes", DType::u8, {rows, tensor.codec.row_bytes(columns)}},
-      {tensor.name + ".scales", DType::f16, {rows, groups}}};
-  if (!tensor.codec.symmetric) plans.push_back({tensor.name + ".offsets", DType::f16, {rows, groups}});
+      {tensor.name + ".scales", scales, {rows, groups}}};
+  if (!tensor.codec.symmetric) plans.push_back({tensor.name + ".offsets", scales, {rows, groups}});
   return plans;
 }
 

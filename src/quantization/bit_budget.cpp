@@ -291,6 +291,12 @@ Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, std::shared_pt
   double tensors = 0;
   for (int64_t layer = 0; layer < layers; ++layer) {
     for (const ExportTensor* tensor : linears_of_layer(plan, layer)) {
+      if (tensor->imported) {
+        return fail(ErrorCode::unsupported,
+                    fmt::format("--target-bits: '{}' is quantized already ({}) and keeps its codes",
+                                tensor->name, to_string(tensor->codec)),
+                    "export without --target-bits, or from the float checkpoint");
+      }
       elements += static_cast<double>(tensor->shape[0] * tensor->shape[1]);
       ++tensors;
     }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "hexlm/common.hpp"
+
 namespace hexlm::tool {
 namespace {
 
@@ -30,7 +32,9 @@ Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::share
   if (threads > 0) options.threads = static_cast<int>(threads);
   options.chunk = arguments.integer(flag("chunk"));
   options.context = arguments.integer("context");
-  return Session::create(model, options);
+  HEXLM_ASSIGN(auto session, Session::create(model, options));
+  HEXLM_TRY(set_adapters(arguments, *session));
+  return session;
 }
 
 }  // namespace
