@@ -204,8 +204,9 @@ Json profile_json(const Profile& profile, double bandwidth) {
     ops[node.op] += node.seconds;
     order.push_back(&node);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const NodeProfile* a, const NodeProfile* b) { return a->seconds > b->seconds; });
+  std::sort(order.begin(), order.end(), [](const NodeProfile* a, const NodeProfile* b) {
+    return a->seconds != b->seconds ? a->seconds > b->seconds : a < b;
+  });
   Json json = {{"name", profile.name}, {"seconds", profile.seconds}};
   for (const auto& [op, time] : ops)
     json["ops"].push_back({{"op", op}, {"seconds", time}, {"share", rate(time, seconds)}});

@@ -94,7 +94,7 @@ TEST(CompareOutputs, AgreesWithAnIndependentComputation) {
       for (size_t i = 0; i < vocabulary; ++i) row += p[i] * std::log(p[i] / q[i]);
       kl += row;
       largest_kl = std::max(largest_kl, row);
-      const auto rank = [vocabulary](const std::vector<long double>& values, size_t id) {
+      const auto rank = [](const std::vector<long double>& values, size_t id) {
         return std::count_if(values.begin(), values.end(), [&](long double v) { return v > values[id]; });
       };
       for (size_t i = 0; i < vocabulary; ++i) {

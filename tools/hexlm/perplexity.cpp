@@ -75,8 +75,8 @@ Result<int> run_perplexity(Arguments& arguments) {
     ScriptScore& score = scores[scripts[static_cast<size_t>(index)]];
     ++score.scored;
     score.nll += nll;
-    scored_bytes += static_cast<int64_t>(
-        opened.model->tokenizer()->token_bytes(ids[static_cast<size_t>(index)]).size());
+    scored_bytes +=
+        static_cast<int64_t>(opened.model->tokenizer()->token_bytes(ids[static_cast<size_t>(index)]).size());
   };
   HEXLM_ASSIGN(const PerplexityResult result,
                perplexity(*opened.session, ids, options, terminal_progress("perplexity")));
