@@ -185,6 +185,7 @@ Result<EvalResult> evaluate(Session& session, const Task& task, const PromptEnco
                             const GenerateOptions& options, const ProgressCallback& progress) {
   HEXLM_ASSIGN(std::vector<RowPrompts> prompts, encode_rows(task, encode, session.capacity()));
   std::vector<std::vector<int32_t>> beginnings;
+  beginnings.reserve(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i)
     beginnings.push_back(shareable(task.rows[i], prompts[i].prompt, session.model()));
   EvalResult result;

@@ -182,9 +182,9 @@ std::vector<size_t> LayerComparison::culprits() const {
     if (nodes_[i].compared) order.push_back(i);
   }
   std::sort(order.begin(), order.end(), [this](size_t a, size_t b) {
-    const double excess_a = nodes_[a].excess_db();
-    const double excess_b = nodes_[b].excess_db();
-    return excess_a != excess_b ? excess_a > excess_b : a < b;
+    const double left = nodes_[a].excess_db();
+    const double right = nodes_[b].excess_db();
+    return left != right ? left > right : a < b;
   });
   return order;
 }

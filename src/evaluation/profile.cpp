@@ -204,6 +204,7 @@ Json profile_json(const Profile& profile, double bandwidth) {
     ops[node.op] += node.seconds;
     order.push_back(&node);
   }
+  // Nodes of one time stay in their own order, which is that of their places.
   std::sort(order.begin(), order.end(), [](const NodeProfile* a, const NodeProfile* b) {
     return a->seconds != b->seconds ? a->seconds > b->seconds : a < b;
   });

@@ -305,6 +305,32 @@ TEST(ImageChat, ImagesOfTheCommandLineGoWithTheFirstMessage) {
   EXPECT_THAT(bad.out, HasSubstr("absent.png"));
 }
 
+TEST(ImageChat, ATemplateThatChangesTheHistoryKeepsTheImage) {
+  // Earlier answers become "ok": the session goes back to the end of the first question, image included.
+  const TemporaryFolder folder;
+  std::string source = read_test_file(tiny_model() + "/chat_template.jinja");
+  const std::string content = "{{- message.content }}";
+  const size_t at = source.find(content);
+  ASSERT_NE(at, std::string::npos);
+  source.replace(at, content.size(), "{{- 'ok' if message.role == 'assistant' else message.content }}");
+  write_test_file(folder.file("ok.jinja"), source);
+  const std::string answer =
+      run_greedy({"--raw", "<|im_start|>user\n<img>" + shapes_image(0) +
+                               "</img>Describe this image.<|im_end|>\n<|im_start|>assistant\nok"
+                               "<|im_end|>\n<|im_start|>user\n描述这张图片。<|im_end|>\n"
+                               "<|im_start|>assistant\n"})
+          .json()["text"];
+  const auto result = type_to_hexlm({"run", tiny_model(), "--temperature", "0", "--precision", "high", "-v",
+                                     "--chat-template", folder.file("ok.jinja")},
+                                    {{"> ", "<img>" + shapes_image(0) + "</img>Describe this image.\n"},
+                                     {"prompt 85 tokens, ", ""},
+                                     {"> ", "描述这张图片。\n"},
+                                     {answer + "\r\n", ""},
+                                     {"prompt 108 tokens (28 new), ", ""},
+                                     {"> ", "/exit\n"}});
+  EXPECT_EQ(result.code, 0) << result.out;
+}
+
 TEST(Tokenize, RendersImageParts) {
   const auto result = run_hexlm(
       {"tokenize", tiny_model(), "--jsonl", "-"},

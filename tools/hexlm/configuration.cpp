@@ -144,7 +144,7 @@ Result<std::string> PackageCache::folder_for(const Configuration& configuration,
   if (!exports) return model;
   const auto known = packages_.find(key);
   if (known != packages_.end()) return known->second;
-  const std::string package = fmt::format("{}/{}", root_, packages_.size());
+  std::string package = fmt::format("{}/{}", root_, packages_.size());
   HEXLM_TRY(export_configuration(configuration, package, threads));
   packages_.emplace(std::move(key), package);
   return package;
