@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 #include <functional>
 #include <random>
+#include <thread>
+
+#include "base/progress.hpp"
 
 namespace hexlm {
 namespace {
@@ -36,23 +39,23 @@ Status decode(Session& session, std::span<const int32_t> tokens) {
   return {};
 }
 
-void summarize(BenchRow& row) {
-  const auto count = static_cast<double>(row.samples.size());
-  for (const double sample : row.samples) row.mean += sample / count;
-  double squares = 0;
-  for (const double sample : row.samples) squares += (sample - row.mean) * (sample - row.mean);
-  row.stddev = row.samples.size() < 2 ? 0 : std::sqrt(squares / (count - 1));
-  std::vector<double> sorted = row.samples;
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  row.median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
 using Work = std::function<Status(Session&, std::span<const int32_t>)>;
+
+/// Rests in pieces, so that an interrupt is not kept waiting.
+Status cool_down(double seconds) {
+  const auto start = Clock::now();
+  while (seconds_since(start) < seconds) {
+    if (interrupted()) return fail(ErrorCode::interrupted, "interrupted");
+    const double rest = std::min(0.1, seconds - seconds_since(start));
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::max(rest, 0.0)));
+  }
+  return {};
+}
 
 /// Measures `work` on `count` tokens after `depth` others: once unmeasured, then `repetitions` times.
 Result<BenchRow> measure(Session& session, const std::string& kind, int64_t count, int64_t depth,
-                         int repetitions, const Work& work) {
+                         const BenchOptions& options, const Work& work) {
+  HEXLM_TRY(cool_down(options.cooldown_s));
   BenchRow row;
   row.name = depth == 0 ? fmt::format("{}{}", kind, count) : fmt::format("{}{}@d{}", kind, count, depth);
   const int64_t vocabulary = session.model().usable_vocabulary();
@@ -60,11 +63,16 @@ Result<BenchRow> measure(Session& session, const std::string& kind, int64_t coun
   session.reset();
   if (depth > 0) HEXLM_TRY(prefill(session, random_tokens(depth, vocabulary)));
   HEXLM_ASSIGN(const auto start_state, session.state().snapshot());
-  for (int i = -1; i < repetitions; ++i) {
+  for (int i = -1; i < options.repetitions; ++i) {
     HEXLM_TRY(session.state().restore(*start_state));
     const auto start = Clock::now();
     HEXLM_TRY(work(session, tokens));
-    if (i >= 0) row.samples.push_back(static_cast<double>(count) / seconds_since(start));
+    const double speed = static_cast<double>(count) / seconds_since(start);
+    if (i < 0) {
+      row.warmup = speed;
+    } else {
+      row.samples.push_back(speed);
+    }
   }
   summarize(row);
   return row;
@@ -101,6 +109,18 @@ Status check(const Session& session, const BenchOptions& options) {
 
 }  // namespace
 
+void summarize(BenchRow& row) {
+  const auto count = static_cast<double>(row.samples.size());
+  for (const double sample : row.samples) row.mean += sample / count;
+  double squares = 0;
+  for (const double sample : row.samples) squares += (sample - row.mean) * (sample - row.mean);
+  row.stddev = row.samples.size() < 2 ? 0 : std::sqrt(squares / (count - 1));
+  std::vector<double> sorted = row.samples;
+  std::sort(sorted.begin(), sorted.end());
+  const size_t middle = sorted.size() / 2;
+  row.median = sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
 Result<BenchResult> bench(Session& session, const BenchOptions& options) {
   HEXLM_TRY(check(session, options));
   BenchResult result;
@@ -112,37 +132,17 @@ Result<BenchResult> bench(Session& session, const BenchOptions& options) {
   for (const int64_t depth : options.depths) {
     for (const int64_t count : options.prompt_tokens) {
       if (count == 0) continue;
-      HEXLM_ASSIGN(BenchRow row, measure(session, "pp", count, depth, options.repetitions, prefill));
+      HEXLM_ASSIGN(BenchRow row, measure(session, "pp", count, depth, options, prefill));
       result.rows.push_back(std::move(row));
     }
     for (const int64_t count : options.generated_tokens) {
       if (count == 0) continue;
-      HEXLM_ASSIGN(BenchRow row, measure(session, "tg", count, depth, options.repetitions, decode));
+      HEXLM_ASSIGN(BenchRow row, measure(session, "tg", count, depth, options, decode));
       result.rows.push_back(std::move(row));
     }
   }
   session.reset();
   return result;
-}
-
-Result<BenchRow> bench_vision(VisionEncoder& encoder, int width, int height, int repetitions) {
-  if (repetitions < 1) {
-    return fail(ErrorCode::usage, fmt::format("at least 1 repetition is needed, got {}", repetitions));
-  }
-  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(3) * width * height)};
-  std::mt19937 generator(1);
-  for (uint8_t& value : image.rgb) value = static_cast<uint8_t>(generator());
-  HEXLM_ASSIGN(const PreparedImage prepared, preprocess_image(image, encoder.preprocessor()));
-  BenchRow row;
-  row.name = fmt::format("vision{}x{}", width, height);
-  row.unit = "img/s";
-  for (int i = -1; i < repetitions; ++i) {
-    const auto start = Clock::now();
-    HEXLM_ASSIGN(const auto features, encoder.encode_prepared(prepared));
-    if (i >= 0) row.samples.push_back(1 / seconds_since(start));
-  }
-  summarize(row);
-  return row;
 }
 
 }  // namespace hexlm

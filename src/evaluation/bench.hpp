@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "runtime/session.hpp"
-#include "runtime/vision_encoder.hpp"
 
 namespace hexlm {
 
@@ -16,17 +15,21 @@ struct BenchOptions {
   std::vector<int64_t> generated_tokens{64};
   std::vector<int64_t> depths{0};
   int repetitions = 5;
+  double cooldown_s = 0;  ///< rest before each row, so that heat from the one before does not count
 };
 
 /// One row, named as in docs/cli.md: pp512, tg64, tg64@d512, vision256x256.
 struct BenchRow {
   std::string name;
-  std::string unit = "tok/s";  ///< "img/s" for the vision tower
+  std::string unit = "tok/s";  ///< "images/s" for a vision tower
   double mean = 0;
   double stddev = 0;
   double median = 0;
+  double warmup = 0;  ///< the first run, which counts for nothing
   std::vector<double> samples;
 };
+/// Fills mean, standard deviation and median from the samples.
+void summarize(BenchRow& row);
 
 struct BenchResult {
   std::vector<BenchRow> rows;
@@ -35,8 +38,5 @@ struct BenchResult {
 
 /// Random tokens, one warm-up of each row apart, then the repetitions.
 Result<BenchResult> bench(Session& session, const BenchOptions& options);
-/// The vision tower on a picture of that size, prepared beforehand: images a second, after one warm-up.
-/// Errors: those of preprocessing and the tower; usage for fewer than 1 repetition.
-Result<BenchRow> bench_vision(VisionEncoder& encoder, int width, int height, int repetitions);
 
 }  // namespace hexlm

@@ -16,8 +16,8 @@ namespace hexlm {
 /// whole shares with the prompt (characters at the border may join into one token). Choices that are one
 /// token after the same prompt take one forward pass together. The session is left holding an unspecified
 /// beginning.
-Result<std::vector<ChoiceScore>> score_choices(Session& session, std::span<const int32_t> prompt,
-                                               std::span<const std::vector<int32_t>> wholes,
+Result<std::vector<ChoiceScore>> score_choices(Session& session, const Prompt& prompt,
+                                               std::span<const Prompt> wholes,
                                                std::span<const std::string> texts, size_t held);
 
 }  // namespace hexlm

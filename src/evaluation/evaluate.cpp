@@ -10,50 +10,79 @@
 namespace hexlm {
 namespace {
 
-/// What runs for a row: its prompt, and for choices each prompt with a choice behind it.
-struct RowTokens {
-  std::vector<int32_t> prompt;
-  std::vector<std::vector<int32_t>> choices;
+/// Features of images that are kept from the check of all rows to their answers; more are computed again.
+constexpr uint64_t kept_feature_bytes = uint64_t{512} << 20;
+
+/// What runs for a row: its prompt, and for choices the prompt with each choice behind it.
+struct RowPrompts {
+  Prompt prompt;
+  std::vector<Prompt> choices;
+  bool dropped = false;  ///< its images were, and must be encoded again
 };
 
-Result<RowTokens> encode_row(const TaskRow& row, const PromptEncoder& encode) {
-  RowTokens tokens;
-  HEXLM_ASSIGN(tokens.prompt, encode(row, ""));
-  if (tokens.prompt.empty()) return fail(ErrorCode::bad_input, "the prompt has no tokens");
-  if (row.scoring != Scoring::choices) return tokens;
+Result<RowPrompts> encode_row(const TaskRow& row, const PromptEncoder& encode) {
+  RowPrompts prompts;
+  HEXLM_ASSIGN(prompts.prompt, encode(row, ""));
+  if (prompts.prompt.tokens.empty()) return fail(ErrorCode::bad_input, "the prompt has no tokens");
+  if (row.scoring != Scoring::choices) return prompts;
   for (const std::string& choice : row.choices) {
-    HEXLM_ASSIGN(std::vector<int32_t> whole, encode(row, choice));
-    tokens.choices.push_back(std::move(whole));
+    HEXLM_ASSIGN(Prompt whole, encode(row, choice));
+    prompts.choices.push_back(std::move(whole));
   }
-  return tokens;
+  return prompts;
 }
 
-Status check_length(const RowTokens& tokens, int64_t capacity) {
-  size_t longest = tokens.prompt.size();
-  for (const auto& choice : tokens.choices) longest = std::max(longest, choice.size());
+Status check_length(const RowPrompts& prompts, int64_t capacity) {
+  size_t longest = prompts.prompt.tokens.size();
+  for (const Prompt& choice : prompts.choices) longest = std::max(longest, choice.tokens.size());
   if (static_cast<int64_t>(longest) <= capacity) return {};
   return fail(ErrorCode::bad_input,
               fmt::format("the prompt has {} tokens, the context {}", longest, capacity));
 }
 
-Result<std::vector<RowTokens>> encode_rows(const Task& task, const PromptEncoder& encode, int64_t capacity) {
-  std::vector<RowTokens> all;
+void keep_within(uint64_t& budget, RowPrompts& prompts) {
+  uint64_t bytes = 0;
+  for (const auto& image : prompts.prompt.images) bytes += image->features.size() * sizeof(float);
+  if (bytes <= budget) {
+    budget -= bytes;
+    return;
+  }
+  prompts.dropped = true;
+  prompts.prompt.images.clear();
+  for (Prompt& choice : prompts.choices) choice.images.clear();
+}
+
+Result<std::vector<RowPrompts>> encode_rows(const Task& task, const PromptEncoder& encode, int64_t capacity) {
+  std::vector<RowPrompts> all;
   std::vector<TaskIssue> issues;
+  uint64_t budget = kept_feature_bytes;
   for (const TaskRow& row : task.rows) {
-    Result<RowTokens> tokens = encode_row(row, encode);
-    if (!tokens && tokens.error().code != ErrorCode::bad_input)
-      return tl::unexpected<Error>(std::move(tokens).error());
-    const Status fits = tokens ? check_length(*tokens, capacity) : Status();
-    if (!tokens) {
-      issues.push_back({row.line, tokens.error().message});
+    if (interrupted()) return fail(ErrorCode::interrupted, "interrupted while the prompts were encoded");
+    Result<RowPrompts> prompts = encode_row(row, encode);
+    if (!prompts && prompts.error().code != ErrorCode::bad_input)
+      return tl::unexpected<Error>(std::move(prompts).error());
+    const Status fits = prompts ? check_length(*prompts, capacity) : Status();
+    if (!prompts) {
+      issues.push_back({row.line, prompts.error().message});
     } else if (!fits) {
       issues.push_back({row.line, fits.error().message});
     } else {
-      all.push_back(*std::move(tokens));
+      keep_within(budget, *prompts);
+      all.push_back(*std::move(prompts));
     }
   }
   if (!issues.empty()) return tl::unexpected<Error>(task_error(task.path, task.rows.size(), issues));
   return all;
+}
+
+/// The tokens of a prompt that another may share: those before its first image, as images are rarely the
+/// same.
+std::vector<int32_t> shareable(const TaskRow& row, const Prompt& prompt, const Model& model) {
+  const auto& vision = model.config().vision;
+  if (row.image.empty() && prompt.images.empty()) return prompt.tokens;
+  auto end = prompt.tokens.end();
+  if (vision) end = std::find(prompt.tokens.begin(), prompt.tokens.end(), vision->image_token);
+  return {prompt.tokens.begin(), end};
 }
 
 class Evaluation {
@@ -63,15 +92,16 @@ class Evaluation {
 
   const std::vector<size_t>& order() const { return runner_.order(); }
 
-  Status run(size_t position, const TaskRow& row, const RowTokens& tokens, RowResult& result) {
-    result.prompt_tokens = static_cast<int64_t>(tokens.prompt.size());
+  Status run(size_t position, const TaskRow& row, const RowPrompts& prompts, RowResult& result) {
+    result.prompt_tokens = static_cast<int64_t>(prompts.prompt.tokens.size());
     HEXLM_ASSIGN(const size_t held, runner_.start(position));
     if (row.scoring == Scoring::choices) {
-      HEXLM_ASSIGN(result.choices, score_choices(session_, tokens.prompt, tokens.choices, row.choices, held));
+      HEXLM_ASSIGN(result.choices,
+                   score_choices(session_, prompts.prompt, prompts.choices, row.choices, held));
       score_answer(row, result);
       return {};
     }
-    HEXLM_TRY(generate_answer(tokens.prompt, held, result));
+    HEXLM_TRY(generate_answer(prompts.prompt, held, result));
     score_answer(row, result);
     return {};
   }
@@ -79,12 +109,16 @@ class Evaluation {
   int64_t reused_tokens() const { return runner_.reused_tokens(); }
 
  private:
-  Status generate_answer(const std::vector<int32_t>& prompt, size_t held, RowResult& result) {
+  Status generate_answer(const Prompt& prompt, size_t held, RowResult& result) {
     LogitWatch watch;
     GenerateOptions options = options_;
-    options.earlier_tokens.assign(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(held));
+    options.earlier_tokens.assign(prompt.tokens.begin(),
+                                  prompt.tokens.begin() + static_cast<std::ptrdiff_t>(held));
     options.on_logits = [&watch](std::span<const float> logits) { watch.see(logits); };
-    const auto answer = generate(session_, std::span(prompt).subspan(held), options);
+    const auto& vision = session_.model().config().vision;
+    HEXLM_ASSIGN(const Prompt rest,
+                 drop_prefix(prompt, static_cast<int64_t>(held), vision ? vision->image_token : -1));
+    const auto answer = generate(session_, rest, options);
     if (!answer) {
       // A model whose logits are no numbers is a result of an evaluation, not its failure.
       if (!watch.non_finite()) return tl::unexpected<Error>(answer.error());
@@ -149,18 +183,23 @@ void score_answer(const TaskRow& row, RowResult& result) {
 
 Result<EvalResult> evaluate(Session& session, const Task& task, const PromptEncoder& encode,
                             const GenerateOptions& options, const ProgressCallback& progress) {
-  HEXLM_ASSIGN(const std::vector<RowTokens> tokens, encode_rows(task, encode, session.capacity()));
-  std::vector<std::vector<int32_t>> prompts;
-  prompts.reserve(tokens.size());
-  for (const RowTokens& row : tokens) prompts.push_back(row.prompt);
+  HEXLM_ASSIGN(std::vector<RowPrompts> prompts, encode_rows(task, encode, session.capacity()));
+  std::vector<std::vector<int32_t>> beginnings;
+  beginnings.reserve(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i)
+    beginnings.push_back(shareable(task.rows[i], prompts[i].prompt, session.model()));
   EvalResult result;
   result.rows.resize(task.rows.size());
-  Evaluation evaluation(session, options, prompts);
+  Evaluation evaluation(session, options, beginnings);
   const std::vector<size_t>& order = evaluation.order();
   const auto start = std::chrono::steady_clock::now();
   for (size_t i = 0; i < order.size(); ++i) {
     const size_t row = order[i];
-    HEXLM_TRY(evaluation.run(i, task.rows[row], tokens[row], result.rows[row]));
+    if (prompts[row].dropped) {
+      HEXLM_ASSIGN(prompts[row], encode_row(task.rows[row], encode));
+    }
+    HEXLM_TRY(evaluation.run(i, task.rows[row], prompts[row], result.rows[row]));
+    prompts[row] = {};
     result.prompt_tokens += result.rows[row].prompt_tokens;
     result.answer_tokens += result.rows[row].answer_tokens;
     if (interrupted() || (progress && !progress("rows", i + 1, order.size())))

@@ -17,8 +17,7 @@ namespace hexlm {
 
 /// A row's prompt as the model takes it, followed by `answer` when that is not empty (choices). The one place
 /// that knows how a prompt, a system message and an image become a model's input.
-using PromptEncoder =
-    std::function<Result<std::vector<int32_t>>(const TaskRow& row, std::string_view answer)>;
+using PromptEncoder = std::function<Result<Prompt>(const TaskRow& row, std::string_view answer)>;
 
 struct ChoiceScore {
   double log_likelihood = 0;  ///< Σ log p of the choice's tokens, nats

@@ -181,8 +181,11 @@ std::vector<size_t> LayerComparison::culprits() const {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].compared) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [this](size_t a, size_t b) { return nodes_[a].excess_db() > nodes_[b].excess_db(); });
+  std::sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+    const double left = nodes_[a].excess_db();
+    const double right = nodes_[b].excess_db();
+    return left != right ? left > right : a < b;
+  });
   return order;
 }
 

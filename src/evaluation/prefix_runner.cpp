@@ -22,8 +22,9 @@ size_t shared_prefix(std::span<const int32_t> a, std::span<const int32_t> b) {
 PrefixRunner::PrefixRunner(Session& session, std::span<const std::vector<int32_t>> prompts)
     : session_(&session), prompts_(prompts), order_(prompts.size()), shared_(prompts.size(), 0) {
   std::iota(order_.begin(), order_.end(), size_t{0});
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&prompts](size_t a, size_t b) { return prompts[a] < prompts[b]; });
+  std::sort(order_.begin(), order_.end(), [&prompts](size_t a, size_t b) {
+    return prompts[a] != prompts[b] ? prompts[a] < prompts[b] : a < b;
+  });
   for (size_t i = 1; i < order_.size(); ++i)
     shared_[i] = shared_prefix(prompts[order_[i - 1]], prompts[order_[i]]);
   session.reset();

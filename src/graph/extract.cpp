@@ -57,6 +57,7 @@ class Extractor {
 
   void add_node(const Node& node) {
     std::vector<ValueId> inputs;
+    inputs.reserve(node.inputs.size());
     for (const ValueId id : node.inputs) inputs.push_back(values_[index(id)]);
     std::vector<ParameterId> parameters;
     for (const ParameterId id : node.parameters) {

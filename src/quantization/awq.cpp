@@ -204,6 +204,7 @@ SolvedMatrix clip_matrix(std::span<const float> weights, const InputMoments& mom
   const auto rows = static_cast<int64_t>(weights.size()) / columns;
   const std::vector<float> hessian(moments.gram.begin(), moments.gram.end());
   std::vector<float> energy;
+  energy.reserve(static_cast<size_t>(columns));
   for (int64_t i = 0; i < columns; ++i) energy.push_back(hessian[static_cast<size_t>(i * (columns + 1))]);
   return solve_rows(weights, rows, columns, codec, hessian.data(), pool,
                     [&](const float* row, RowGrids& grids, uint8_t* codes, float* decoded) {

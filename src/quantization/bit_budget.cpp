@@ -281,7 +281,8 @@ Status choose_options(std::vector<BitChoice>& choices, uint64_t budget) {
   return {};
 }
 
-Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, std::shared_ptr<const WeightSource> weights,
+Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan,
+                                          const std::shared_ptr<const WeightSource>& weights,
                                           const std::vector<std::vector<int32_t>>& sequences,
                                           const GraphRunner& runner, double target_bits, int threads,
                                           const ProgressCallback& progress) {

@@ -38,7 +38,8 @@ Status choose_options(std::vector<BitChoice>& choices, uint64_t budget);
 /// distributions from the float model's measured on calibration sequences; other widths (2 to 8 bits in the
 /// group size of the plan's linears) are taken to do damage in proportion to their squared error. Errors:
 /// usage for a target below what 2 bits take; the runner's.
-Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, std::shared_ptr<const WeightSource> weights,
+Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan,
+                                          const std::shared_ptr<const WeightSource>& weights,
                                           const std::vector<std::vector<int32_t>>& sequences,
                                           const GraphRunner& runner, double target_bits, int threads,
                                           const ProgressCallback& progress);

@@ -341,6 +341,7 @@ class LayerWalker {
     const std::optional<FoldTarget> target = find_fold_target(graph_, stage);
     if (!target) return {};
     std::vector<StackedRows> rows;
+    rows.reserve(stage.linears.size());
     for (const Node* node : stage.linears) {
       rows.push_back({weights[weight_name(*node)], planned_[weight_name(*node)]->codec});
     }

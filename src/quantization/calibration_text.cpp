@@ -14,7 +14,7 @@ namespace hexlm {
 namespace {
 
 constexpr std::array<std::string_view, 3> script_names = {"Chinese", "Latin", "other"};
-constexpr std::array scripts = {Script::chinese, Script::latin, Script::other};
+constexpr std::array scripts = {DocumentScript::chinese, DocumentScript::latin, DocumentScript::other};
 /// A calibration text that is shorter than this many samples says little about a model.
 constexpr int64_t few_samples = 16;
 
@@ -59,7 +59,7 @@ Status read_strata(const std::string& path, const CalibrationOptions& options,
     std::vector<int32_t>& all = ids[static_cast<size_t>(script_of(document))];
     all.insert(all.end(), encoded->begin(), encoded->end());
   }
-  for (const Script script : scripts) {
+  for (const DocumentScript script : scripts) {
     Stratum stratum;
     stratum.share.file = std::filesystem::path(path).filename().string();
     stratum.share.script = script;
@@ -72,7 +72,7 @@ Status read_strata(const std::string& path, const CalibrationOptions& options,
 }
 
 /// Deals `wanted` samples out to strata, one each in turn, as long as they have some.
-int64_t deal(std::vector<Stratum*> strata, int64_t wanted) {
+int64_t deal(const std::vector<Stratum*>& strata, int64_t wanted) {
   int64_t dealt = 0;
   bool more = true;
   while (dealt < wanted && more) {
@@ -87,7 +87,7 @@ int64_t deal(std::vector<Stratum*> strata, int64_t wanted) {
   return dealt;
 }
 
-std::vector<Stratum*> of_script(std::vector<Stratum>& strata, Script script) {
+std::vector<Stratum*> of_script(std::vector<Stratum>& strata, DocumentScript script) {
   std::vector<Stratum*> found;
   for (Stratum& stratum : strata) {
     if (stratum.share.script == script) found.push_back(&stratum);
@@ -97,8 +97,8 @@ std::vector<Stratum*> of_script(std::vector<Stratum>& strata, Script script) {
 
 /// Each script that occurs gets an equal part, Chinese first; what one lacks goes to whoever has more.
 void deal_all(std::vector<Stratum>& strata, int64_t samples) {
-  std::vector<Script> present;
-  for (const Script script : scripts) {
+  std::vector<DocumentScript> present;
+  for (const DocumentScript script : scripts) {
     if (!of_script(strata, script).empty()) present.push_back(script);
   }
   int64_t left = samples;
@@ -107,6 +107,7 @@ void deal_all(std::vector<Stratum>& strata, int64_t samples) {
     left -= deal(of_script(strata, present[i]), (left + parts - 1) / parts);
   }
   std::vector<Stratum*> all;
+  all.reserve(strata.size());
   for (Stratum& stratum : strata) all.push_back(&stratum);
   deal(all, left);
 }
@@ -114,17 +115,17 @@ void deal_all(std::vector<Stratum>& strata, int64_t samples) {
 void add_warnings(const CalibrationOptions& options, CalibrationSet& set) {
   std::array<int64_t, scripts.size()> taken{};
   for (const CalibrationShare& share : set.shares) taken[static_cast<size_t>(share.script)] += share.taken;
-  const auto of = [&](Script script) { return taken[static_cast<size_t>(script)]; };
-  if (of(Script::chinese) == 0) {
+  const auto of = [&](DocumentScript script) { return taken[static_cast<size_t>(script)]; };
+  if (of(DocumentScript::chinese) == 0) {
     set.warnings.emplace_back("no Chinese in the calibration text: Chinese answers may suffer");
   }
-  if (of(Script::latin) == 0) {
+  if (of(DocumentScript::latin) == 0) {
     set.warnings.emplace_back(
         "no Latin text in the calibration text: answers in English and its kin may suffer");
   }
-  if (of(Script::chinese) > 0 && of(Script::chinese) < of(Script::latin)) {
+  if (of(DocumentScript::chinese) > 0 && of(DocumentScript::chinese) < of(DocumentScript::latin)) {
     set.warnings.push_back(fmt::format("only {} Chinese samples beside {} Latin ones: the files have no more",
-                                       of(Script::chinese), of(Script::latin)));
+                                       of(DocumentScript::chinese), of(DocumentScript::latin)));
   }
   const auto count = static_cast<int64_t>(set.sequences.size());
   if (count < std::min(few_samples, options.samples)) {
@@ -139,9 +140,9 @@ void add_warnings(const CalibrationOptions& options, CalibrationSet& set) {
 
 }  // namespace
 
-std::string_view to_string(Script script) { return script_names[static_cast<size_t>(script)]; }
+std::string_view to_string(DocumentScript script) { return script_names[static_cast<size_t>(script)]; }
 
-Script script_of(std::string_view text) {
+DocumentScript script_of(std::string_view text) {
   int64_t han = 0;
   int64_t latin = 0;
   int64_t others = 0;
@@ -162,8 +163,8 @@ Script script_of(std::string_view text) {
       ++others;
     }
   }
-  if (10 * han >= 3 * (han + latin + others) && han > 0) return Script::chinese;
-  return latin >= others && latin > 0 ? Script::latin : Script::other;
+  if (10 * han >= 3 * (han + latin + others) && han > 0) return DocumentScript::chinese;
+  return latin >= others && latin > 0 ? DocumentScript::latin : DocumentScript::other;
 }
 
 Result<CalibrationSet> load_calibration(const CalibrationOptions& options,

@@ -26,15 +26,15 @@ struct CalibrationTokenizer {
 };
 
 /// The writing that most of a sample's letters are in.
-enum class Script : uint8_t { chinese, latin, other };
-std::string_view to_string(Script script);
+enum class DocumentScript : uint8_t { chinese, latin, other };
+std::string_view to_string(DocumentScript script);
 /// Chinese when at least three in ten letters are Han characters (each carries several letters' meaning).
-Script script_of(std::string_view text);
+DocumentScript script_of(std::string_view text);
 
 /// Samples that were taken from one file in one script.
 struct CalibrationShare {
   std::string file;
-  Script script = Script::other;
+  DocumentScript script = DocumentScript::other;
   int64_t available = 0;  ///< samples of full length
   int64_t taken = 0;
 };

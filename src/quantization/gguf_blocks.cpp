@@ -146,11 +146,14 @@ std::optional<Codec> codec_of_blocks(GgufType type) {
     case GgufType::q8_0:
       return Codec{Codec::Kind::integer, 8, 32, true};
     case GgufType::q4_k:
-      return Codec{Codec::Kind::integer, 4, 32, false, true};
+      return Codec{
+          .kind = Codec::Kind::integer, .bits = 4, .group = 32, .symmetric = false, .wide_scales = true};
     case GgufType::q5_k:
-      return Codec{Codec::Kind::integer, 5, 32, false, true};
+      return Codec{
+          .kind = Codec::Kind::integer, .bits = 5, .group = 32, .symmetric = false, .wide_scales = true};
     case GgufType::q6_k:
-      return Codec{Codec::Kind::integer, 6, 16, true, true};
+      return Codec{
+          .kind = Codec::Kind::integer, .bits = 6, .group = 16, .symmetric = true, .wide_scales = true};
     default:
       return std::nullopt;
   }

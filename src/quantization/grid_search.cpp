@@ -225,6 +225,7 @@ void store_row(const float* original, std::span<const uint8_t> codes, const Code
   pack_codes(codes, codec.bits, encoded.data.data() + row * codec.row_bytes(columns));
   if (codec.is_two_level()) {
     std::vector<uint8_t> scales;
+    scales.reserve(grids.group_scales.size());
     for (const int scale : grids.group_scales) {
       scales.push_back(static_cast<uint8_t>(scale - least_group_scale(codec)));
     }

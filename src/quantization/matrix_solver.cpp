@@ -94,8 +94,8 @@ Result<MatrixSolver> MatrixSolver::create(const InputMoments& moments, const Sol
   };
   solver.order_.resize(static_cast<size_t>(n));
   std::iota(solver.order_.begin(), solver.order_.end(), 0);
-  std::stable_sort(solver.order_.begin(), solver.order_.end(),
-                   [&](int32_t a, int32_t b) { return energy(a) > energy(b); });
+  std::sort(solver.order_.begin(), solver.order_.end(),
+            [&](int32_t a, int32_t b) { return energy(a) != energy(b) ? energy(a) > energy(b) : a < b; });
   double trace = 0;
   for (int64_t i = 0; i < n; ++i) trace += energy(static_cast<int32_t>(i));
   std::vector<double> ordered(static_cast<size_t>(n * n));

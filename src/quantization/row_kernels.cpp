@@ -264,6 +264,7 @@ HEXLM_INLINE RowFault encode_row_body(const float* row, int64_t columns, const C
   return {};
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): an attribute in parentheses is none.
 #define HEXLM_ROW_KERNELS(set, attribute)                                                        \
   attribute void widen_##set(const std::byte* source, DType dtype, int64_t count, float* out) {  \
     widen_body(source, dtype, count, out);                                                       \
@@ -281,6 +282,7 @@ HEXLM_INLINE RowFault encode_row_body(const float* row, int64_t columns, const C
   }                                                                                              \
   constexpr RowKernels kernels_##set{#set, widen_##set, find_not_finite_##set, encode_row_##set, \
                                      grid_error_##set};
+// NOLINTEND(bugprone-macro-parentheses)
 
 HEXLM_ROW_KERNELS(portable, )
 #if defined(__x86_64__)

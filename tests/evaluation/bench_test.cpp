@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "evaluation/bench_images.hpp"
 #include "runtime/tiny_model.hpp"
 
 namespace hexlm {
@@ -48,14 +49,21 @@ TEST(Bench, ZeroStandsForNone) {
 TEST(Bench, MeasuresTheVisionTower) {
   const auto encoder = VisionEncoder::create(open_tiny_model(), {});
   ASSERT_TRUE(encoder) << encoder.error().message;
-  const auto row = bench_vision(**encoder, 96, 64, 2);
-  ASSERT_TRUE(row) << row.error().message;
-  EXPECT_EQ(row->name, "vision96x64");
-  EXPECT_EQ(row->unit, "img/s");
-  EXPECT_EQ(row->samples.size(), 2U);
-  EXPECT_GT(row->mean, 0);
-  EXPECT_EQ(bench_vision(**encoder, 96, 64, 0).error().code, ErrorCode::usage);
-  EXPECT_EQ(bench_vision(**encoder, 1, 900, 1).error().code, ErrorCode::bad_input);
+  const auto measured = bench_image(**encoder, {96, 64}, 2);
+  ASSERT_TRUE(measured) << measured.error().message;
+  EXPECT_EQ(measured->row.name, "vision96x64");
+  EXPECT_EQ(measured->row.unit, "images/s");
+  EXPECT_EQ(measured->row.samples.size(), 2U);
+  EXPECT_GT(measured->row.mean, 0);
+  EXPECT_EQ(measured->tokens, 6);
+  EXPECT_GT(measured->preprocess_s, 0);
+  double seconds = 0;
+  for (const double sample : measured->row.samples) seconds += 1 / sample / 2;
+  EXPECT_NEAR(measured->tower_s, seconds, 1e-9);
+  EXPECT_EQ(bench_image(**encoder, {96, 64}, 0).error().code, ErrorCode::usage);
+  EXPECT_EQ(bench_image(**encoder, {0, 64}, 1).error().code, ErrorCode::usage);
+  EXPECT_EQ(bench_image(**encoder, {1, 900}, 1).error().code, ErrorCode::bad_input);
+  EXPECT_EQ(bench_image(**encoder, {1 << 20, 1 << 20}, 1).error().code, ErrorCode::limit);
 }
 
 TEST(Bench, RefusesWhatDoesNotFit) {

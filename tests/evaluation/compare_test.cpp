@@ -94,7 +94,7 @@ TEST(CompareOutputs, AgreesWithAnIndependentComputation) {
       for (size_t i = 0; i < vocabulary; ++i) row += p[i] * std::log(p[i] / q[i]);
       kl += row;
       largest_kl = std::max(largest_kl, row);
-      const auto rank = [vocabulary](const std::vector<long double>& values, size_t id) {
+      const auto rank = [](const std::vector<long double>& values, size_t id) {
         return std::count_if(values.begin(), values.end(), [&](long double v) { return v > values[id]; });
       };
       for (size_t i = 0; i < vocabulary; ++i) {
@@ -274,6 +274,10 @@ TEST(ValueDifference, IsTheFormulas) {
   bad.add(std::vector<float>{1}, std::vector<float>{std::numeric_limits<float>::quiet_NaN()}, pool);
   EXPECT_FALSE(bad.finite());
   EXPECT_EQ(bad.snr_db(), -std::numeric_limits<double>::infinity());
+  ValueDifference bad_reference;
+  bad_reference.add(std::vector<float>{std::numeric_limits<float>::quiet_NaN()}, std::vector<float>{1}, pool);
+  EXPECT_FALSE(bad_reference.finite());
+  EXPECT_EQ(bad_reference.snr_db(), -std::numeric_limits<double>::infinity());
   // The same sums with any number of threads.
   std::vector<float> a(100000);
   std::vector<float> b(100000);

@@ -14,8 +14,10 @@ namespace {
 using testing::HasSubstr;
 
 PromptEncoder plain_encoder(const Model& model) {
-  return [&model](const TaskRow& row, std::string_view answer) {
-    return model.tokenizer()->encode(row.system + row.prompt + std::string(answer));
+  return [&model](const TaskRow& row, std::string_view answer) -> Result<Prompt> {
+    HEXLM_ASSIGN(std::vector<int32_t> ids,
+                 model.tokenizer()->encode(row.system + row.prompt + std::string(answer)));
+    return Prompt{std::move(ids), {}};
   };
 }
 
@@ -46,14 +48,14 @@ TEST_P(SharedPrompts, GiveTheAnswersOfSinglePrompts) {
   const auto model = *Model::open(test_data(GetParam()), {2, true});
   const auto session = open_session(model, high_precision());
   ASSERT_TRUE(session);
-  const auto encode = [](const TaskRow& row, std::string_view) -> Result<std::vector<int32_t>> {
+  const auto encode = [](const TaskRow& row, std::string_view) -> Result<Prompt> {
     std::vector<int32_t> ids(40);
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(7 + 3 * i);
     // A long beginning for all, then one for each half, then each row's own.
     const auto number = static_cast<int32_t>(row.line);
     for (int32_t i = 0; i < 20; ++i) ids.push_back(100 + number % 2 * 50 + i);
     for (int32_t i = 0; i < 4; ++i) ids.push_back(200 + number * 5 + i);
-    return ids;
+    return Prompt{std::move(ids), {}};
   };
   Task task;
   for (size_t line = 1; line <= 6; ++line) task.rows.push_back(text_row(line, "p"));

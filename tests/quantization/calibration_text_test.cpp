@@ -39,11 +39,11 @@ const std::string chinese = test_data("text/calibration_zh.txt");
 const std::string chats = test_data("text/chat_alpaca.json");
 
 TEST(ScriptOf, LooksAtLetters) {
-  EXPECT_EQ(script_of("The quick brown fox, 123!"), Script::latin);
-  EXPECT_EQ(script_of("殷勤欲送春归去。"), Script::chinese);
-  EXPECT_EQ(script_of("翻译成英文：我有 many sheep"), Script::chinese);
-  EXPECT_EQ(script_of("Привет, мир"), Script::other);
-  EXPECT_EQ(script_of("123 … "), Script::other);
+  EXPECT_EQ(script_of("The quick brown fox, 123!"), DocumentScript::latin);
+  EXPECT_EQ(script_of("殷勤欲送春归去。"), DocumentScript::chinese);
+  EXPECT_EQ(script_of("翻译成英文：我有 many sheep"), DocumentScript::chinese);
+  EXPECT_EQ(script_of("Привет, мир"), DocumentScript::other);
+  EXPECT_EQ(script_of("123 … "), DocumentScript::other);
 }
 
 TEST_F(CalibrationText, GivesChineseAtLeastAsMuchAsLatin) {
@@ -54,7 +54,7 @@ TEST_F(CalibrationText, GivesChineseAtLeastAsMuchAsLatin) {
   int64_t of_latin = 0;
   std::set<std::string> files;
   for (const CalibrationShare& share : set->shares) {
-    (share.script == Script::chinese ? of_chinese : of_latin) += share.taken;
+    (share.script == DocumentScript::chinese ? of_chinese : of_latin) += share.taken;
     if (share.taken > 0) files.insert(share.file);
   }
   EXPECT_GE(of_chinese, of_latin);

@@ -44,6 +44,11 @@ TEST(Eval, AnswersTheOrdersExactlyInFloat) {
   EXPECT_GT(json["reused_tokens"].get<int64_t>(), 60);
   EXPECT_EQ(json["verdict"], "pass");
 
+  const auto page = run_hexlm({"eval", tiny_model(), "--task", orders(), "--limit", "2", "-n", "5",
+                               "--report", folder.file("report.html"), "-q"});
+  ASSERT_EQ(page.code, 0) << page.err;
+  EXPECT_THAT(read_test_file(folder.file("report.html")), HasSubstr("\"kind\": \"eval\""));
+
   // Against it, a few rows with a different system message.
   write_test_file(folder.file("float.json"), result.out);
   const auto other = run_hexlm({"eval", tiny_model(), "--task", orders(), "--precision", "high", "--limit",
@@ -105,13 +110,27 @@ TEST(Eval, ScoresChoicesOfATable) {
   EXPECT_LT(json["results"][0]["log_likelihoods"][0].get<double>(), 0);
 }
 
-TEST(Eval, SaysThatImagesAreNotThereYet) {
+TEST(Eval, AnswersTheShapesExactlyInFloat) {
+  const auto result =
+      run_hexlm({"eval", tiny_model(), "--task", test_data("models/tiny-vl/eval/shapes.jsonl"), "--precision",
+                 "high", "--format", "json", "--min-exact", "1"});
+  ASSERT_EQ(result.code, 0) << result.err << result.out;
+  const Json json = result.json();
+  EXPECT_EQ(json["rows"], 40);
+  EXPECT_EQ(json["exact"], 40);
+  EXPECT_EQ(json["objects"]["recall"], 1.0);
+  EXPECT_EQ(json["objects"]["precision"], 1.0);
+}
+
+TEST(Eval, NamesTheLinesOfBadImages) {
   const TemporaryFolder folder;
   write_test_file(folder.file("a.png"), "no image");
-  write_test_file(folder.file("t.jsonl"), R"({"prompt": "a", "expected": [1], "image": "a.png"})");
+  write_test_file(folder.file("t.jsonl"), R"({"prompt": "a", "expected": [1]}
+{"prompt": "a", "expected": [1], "image": "a.png"})");
   const auto result = run_hexlm({"eval", tiny_model(), "--task", folder.file("t.jsonl")});
-  EXPECT_EQ(result.code, 4);
-  EXPECT_THAT(result.err, HasSubstr("line 1 has the image"));
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.err, HasSubstr("line 2: "));
+  EXPECT_THAT(result.err, Not(HasSubstr("eval: ")));
 }
 
 }  // namespace

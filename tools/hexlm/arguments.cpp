@@ -248,6 +248,12 @@ Status Arguments::add_settings(const Json& settings, const std::string& origin, 
   return add_layer(std::move(layer), kind);
 }
 
+Arguments Arguments::with(const FlagValues& values) const {
+  Arguments changed = *this;
+  changed.layers_.insert(changed.layers_.begin(), Layer{"", values});
+  return changed;
+}
+
 std::string Arguments::positional(size_t index) const {
   return index < positionals_.size() ? positionals_[index] : std::string();
 }

@@ -30,6 +30,9 @@ class Arguments {
   /// a model's own files): an unknown key, naming the nearest, and values of another type or out of range.
   Status add_settings(const Json& settings, const std::string& origin, ErrorCode kind);
 
+  /// The same with these flags given, checked values above all others: one setting of a grid.
+  Arguments with(const FlagValues& values) const;
+
   /// The whole command line, for a package's record of how it was made.
   const std::vector<std::string>& command() const { return command_; }
   void set_command(std::vector<std::string> command) { command_ = std::move(command); }

@@ -14,12 +14,6 @@
 namespace hexlm::tool {
 namespace {
 
-Precision precision_of(const Arguments& arguments) {
-  const std::string name = arguments.text("precision");
-  if (name == "low") return Precision::low;
-  return name == "high" ? Precision::high : Precision::normal;
-}
-
 /// generation_config.json as settings, below everything that the user said.
 Json generation_settings(const GenerationDefaults& generation) {
   const SamplingOptions& sampling = generation.sampling;
@@ -123,6 +117,19 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+GenerateOptions generate_options(const Arguments& arguments, const Model& model) {
+  GenerateOptions options;
+  options.sampling.temperature = static_cast<float>(arguments.number("temperature"));
+  options.sampling.top_k = static_cast<int32_t>(arguments.integer("top-k"));
+  options.sampling.top_p = static_cast<float>(arguments.number("top-p"));
+  options.sampling.repetition_penalty = static_cast<float>(arguments.number("repetition-penalty"));
+  options.sampling.seed = static_cast<uint64_t>(arguments.integer("seed"));
+  options.max_new_tokens = arguments.integer("max-new-tokens");
+  options.stop = arguments.texts("stop");
+  options.eos_tokens = model.generation().eos_tokens;
+  return options;
+}
+
 std::string describe(const GenerateResult& result, int64_t reused) {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
@@ -147,11 +154,17 @@ Result<std::shared_ptr<const Model>> open_model(Arguments& arguments) {
   return model;
 }
 
+Precision precision_of(const Arguments& arguments, std::string_view flag) {
+  const std::string name = arguments.text(flag);
+  if (name == "low") return Precision::low;
+  return name == "high" ? Precision::high : Precision::normal;
+}
+
 SessionOptions session_options(const Arguments& arguments) {
   SessionOptions options;
   options.backend = arguments.text("backend");
   options.threads = arguments.threads();
-  options.precision = precision_of(arguments);
+  options.precision = precision_of(arguments, "precision");
   options.context = arguments.integer("context");
   options.chunk = arguments.integer("chunk");
   return options;

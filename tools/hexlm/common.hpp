@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.hpp"
@@ -26,6 +27,10 @@ struct Opened {
   double load_s = 0;  ///< seconds that both took
 };
 Result<std::shared_ptr<const Model>> open_model(Arguments& arguments);
+/// What a flag of the values low, normal and high says.
+Precision precision_of(const Arguments& arguments, std::string_view flag);
+/// What the sampling flags that every generating verb has ask for, with the model's end tokens.
+GenerateOptions generate_options(const Arguments& arguments, const Model& model);
 /// What --backend, --threads, --precision, --context and --chunk ask for.
 SessionOptions session_options(const Arguments& arguments);
 Result<Opened> open_session(Arguments& arguments);

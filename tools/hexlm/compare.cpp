@@ -7,6 +7,7 @@
 #include "base/atomic_file.hpp"
 #include "evaluation/compare_report.hpp"
 #include "hexlm/common.hpp"
+#include "hexlm/report_page.hpp"
 #include "hexlm/sides.hpp"
 #include "hexlm/verbs.hpp"
 #include "quantization/resources.hpp"
@@ -15,7 +16,7 @@ namespace hexlm::tool {
 namespace {
 
 /// Rows of the table: the most suspicious nodes. All are in the JSON result.
-constexpr size_t shown_nodes = 10;
+constexpr size_t shown_culprits = 10;
 
 Result<std::vector<int32_t>> tokens_of(const Arguments& arguments, const Model& model) {
   std::vector<int32_t> ids;
@@ -52,7 +53,7 @@ Table culprit_table(const LayerComparison& layers) {
   table.columns = {{"node"},         {"op"},        {"SNR dB", true},     {"explained", true},
                    {"cosine", true}, {"max", true}, {"built up dB", true}};
   for (const size_t index : layers.culprits()) {
-    if (table.rows.size() == shown_nodes) break;
+    if (table.rows.size() == shown_culprits) break;
     const NodeDifference& node = layers.nodes()[index];
     table.rows.push_back({node.name, node.op, decibels(node.local.snr_db()),
                           fmt::format("{:.1f}", node.expected_snr_db),
@@ -125,6 +126,9 @@ Result<int> run_compare(Arguments& arguments) {
   report.rows_key = "layers";
   report.summary = summary_text(result, sides, report.json);
   if (result.layers) report.table = culprit_table(*result.layers);
+  HEXLM_TRY(write_report_page(
+      arguments, "compare",
+      fmt::format("{} against {}", sides.b->model().folder(), sides.a->model().folder()), report.json));
   print(report, format_of(arguments));
   print_placement(*sides.b);
   const std::optional<Error> missed = missed_limit(checks);

@@ -1,38 +1,13 @@
 #include <fmt/format.h>
 
 #include "evaluation/eval_report.hpp"
-#include "evaluation/evaluate.hpp"
 #include "hexlm/common.hpp"
-#include "hexlm/task_prompt.hpp"
+#include "hexlm/evaluation_run.hpp"
+#include "hexlm/report_page.hpp"
 #include "hexlm/verbs.hpp"
 
 namespace hexlm::tool {
 namespace {
-
-Result<Task> read_task_of(const Arguments& arguments) {
-  const std::string name = arguments.text("score");
-  Scoring scoring = Scoring::automatic;
-  for (const Scoring each : {Scoring::json, Scoring::text, Scoring::choices}) {
-    if (name == to_string(each)) scoring = each;
-  }
-  HEXLM_ASSIGN(Task task, read_task(arguments.text("task"), scoring));
-  const auto limit = static_cast<size_t>(arguments.integer("limit"));
-  if (limit > 0 && task.rows.size() > limit) task.rows.resize(limit);
-  return task;
-}
-
-GenerateOptions fixed_options(const Arguments& arguments, const Model& model) {
-  GenerateOptions options;
-  options.sampling.temperature = static_cast<float>(arguments.number("temperature"));
-  options.sampling.top_k = static_cast<int32_t>(arguments.integer("top-k"));
-  options.sampling.top_p = static_cast<float>(arguments.number("top-p"));
-  options.sampling.repetition_penalty = static_cast<float>(arguments.number("repetition-penalty"));
-  options.sampling.seed = static_cast<uint64_t>(arguments.integer("seed"));
-  options.max_new_tokens = arguments.integer("max-new-tokens");
-  options.stop = arguments.texts("stop");
-  options.eos_tokens = model.generation().eos_tokens;
-  return options;
-}
 
 std::string interval_text(const Rate& rate) {
   return fmt::format("{:.1f} – {:.1f} %", 100 * rate.low, 100 * rate.high);
@@ -110,19 +85,13 @@ std::optional<Error> verdict(const Arguments& arguments, const EvalSummary& summ
 
 Result<int> run_eval(Arguments& arguments) {
   HEXLM_TRY(require(arguments, "task"));
-  HEXLM_ASSIGN(const Task task, read_task_of(arguments));
+  HEXLM_ASSIGN(const Task task, read_task_flags(arguments));
   std::optional<Json> earlier;
   if (arguments.has("against")) {
     HEXLM_ASSIGN(earlier, read_json(arguments.text("against")));
   }
   HEXLM_ASSIGN(const Opened opened, open_session(arguments));
-  HEXLM_ASSIGN(const PromptFormat format, PromptFormat::create(arguments, *opened.model));
-  const auto encode = [&](const TaskRow& row, std::string_view answer) {
-    return encode_task_row(*opened.model, format, row, answer);
-  };
-  HEXLM_ASSIGN(const EvalResult result,
-               evaluate(*opened.session, task, encode, fixed_options(arguments, *opened.model),
-                        terminal_progress("eval")));
+  HEXLM_ASSIGN(const EvalResult result, evaluate_task(arguments, opened, task, terminal_progress("eval")));
   const EvalSummary summary = summarize(task, result);
   Report report;
   report.json = eval_json(task, result, summary);
@@ -137,6 +106,8 @@ Result<int> run_eval(Arguments& arguments) {
   report.json["verdict"] = missed ? "fail" : "pass";
   report.json["model"] = opened.model->folder();
   report.json["placement"] = opened.session->placement();
+  HEXLM_TRY(write_report_page(arguments, "eval", fmt::format("{}: {}", opened.model->folder(), task.path),
+                              report.json));
   const Format output = format_of(arguments);
   print(report, output);
   if (output == Format::text) {

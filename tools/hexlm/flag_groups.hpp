@@ -16,6 +16,8 @@ const std::vector<Flag>& model_flag_group();
 Flag make_format_flag(std::string_view choices);
 /// --chat-template
 Flag make_chat_template_flag();
+/// --image-max-pixels
+Flag make_image_max_pixels_flag();
 /// --report: an HTML page beside the result.
 Flag make_report_flag();
 std::vector<Flag> join_flags(std::initializer_list<std::vector<Flag>> groups);

@@ -249,17 +249,23 @@ Verb tokenize_verb() {
 }
 
 Verb perplexity_verb() {
-  return {"perplexity",
-          "Score a text: exp of the mean negative log likelihood of its tokens.",
-          {model_positional},
-          join({{{"text", 0, FlagKind::path, "FILE", "", "UTF-8 text file (required)", ""},
-                 {"window", 0, FlagKind::integer, "N", "512",
-                  "tokens per window; windows do not overlap and each one's first token is not scored",
-                  "HEXLM_WINDOW", false, 2, 1e9},
-                 format_flag("text|json|md|csv")},
-                model_flags}),
-          {{"hexlm perplexity Qwen3-0.6B --text heldout.txt --precision high", "the float baseline"},
-           {"hexlm perplexity qwen3-w4 --text heldout.txt --format json", "what quantization costs"}}};
+  return {
+      "perplexity",
+      "Score a text: exp of the mean negative log likelihood of its tokens.",
+      {model_positional},
+      join({{{"text", 0, FlagKind::path, "FILE", "", "UTF-8 text file (required)", ""},
+             {"window", 0, FlagKind::integer, "N", "512",
+              "tokens per window, each on an empty cache; its first token is not scored", "HEXLM_WINDOW",
+              false, 2, 1e9},
+             {"stride", 0, FlagKind::integer, "N", "(the window)",
+              "tokens between the starts of windows; the part that overlaps is not scored again", "", false,
+              1, 1e9},
+             {"protocol", 0, FlagKind::choice, "windows|second-half|words", "windows",
+              "windows: all but first tokens; second-half: as llama.cpp; words: per word, not per token", ""},
+             format_flag("text|json|md|csv")},
+            model_flags}),
+      {{"hexlm perplexity Qwen3-0.6B --text heldout.txt --precision high", "the float baseline"},
+       {"hexlm perplexity qwen3-w4 --text heldout.txt --format json", "what quantization costs"}}};
 }
 
 Verb inspect_verb() {
@@ -313,11 +319,24 @@ Verb synth_verb() {
           {{"hexlm synth configs/qwen2.5-0.5b -o /tmp/qwen2.5-0.5b", "a checkpoint of that shape"}}};
 }
 
+/// Of a benchmark, backend, threads and precision take several values.
+std::vector<Flag> grid_model_flags() {
+  std::vector<Flag> flags = model_flags;
+  for (Flag& flag : flags) {
+    if (flag.name == "threads") {
+      flag.kind = FlagKind::integers;
+      flag.value = "N,…";
+    } else if (flag.name == "backend" || flag.name == "precision") {
+      flag.kind = FlagKind::text;
+    }
+  }
+  return flags;
+}
+
 Verb bench_verb() {
   return {
       "bench",
-      "Measure prefill and decode speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 "
-      "tokens),\nvision256x256 (vision tower).",
+      "Measure speed. Rows: pp512 (prefill), tg64 (decode), tg64@d512 (after 512 tokens), vision256x256.",
       {model_positional},
       join({{{"prompt-tokens", 'p', FlagKind::integers, "N,…", "512", "lengths to prefill; 0 for none",
               "HEXLM_PROMPT_TOKENS", false, 0, 1e9},
@@ -325,13 +344,24 @@ Verb bench_verb() {
               "HEXLM_GENERATED_TOKENS", false, 0, 1e9},
              {"depth", 'd', FlagKind::integers, "N,…", "0", "tokens already in the cache", "HEXLM_DEPTH",
               false, 0, 1e9},
-             {"image", 0, FlagKind::text, "WxH,…", "", "sizes of pictures to run the vision tower on", ""},
+             {"image", 0, FlagKind::text, "WxH,…", "",
+              "run the vision tower on synthetic images of these sizes; repeatable", "", true},
+             image_max_pixels_flag,
              {"repetitions", 'r', FlagKind::integer, "N", "5", "after one unmeasured warm-up",
               "HEXLM_REPETITIONS", false, 1, 10000},
+             {"cooldown", 0, FlagKind::number, "SECONDS", "0", "rest before each row", "", false, 0, 3600},
+             {"profile", 0, FlagKind::toggle, "", "",
+              "also time every node: share, bytes, GB/s, GMAC/s, share of the memory's speed", ""},
+             {"trace", 0, FlagKind::path, "FILE", "",
+              "with --profile: nodes in time, for chrome://tracing and Perfetto", ""},
+             {"baseline", 0, FlagKind::path, "RESULT.json", "",
+              "an earlier result: which rows changed by more than noise", ""},
+             make_report_flag(),
              format_flag("text|json|md|csv|jsonl")},
-            model_flags}),
+            grid_model_flags()}),
       {{"hexlm bench qwen3-w4 --threads 2", "pp512 and tg64"},
-       {"hexlm bench qwen3-w4 -p 512,84 -n 64 -d 0,512 -r 3 --format md", "a table to paste"}}};
+       {"hexlm bench qwen3-w4 -p 512,84 -n 64 -d 0,512 -r 3 --format md", "a table to paste"},
+       {"hexlm bench qwen3-vl-w4 -p 84 -n 0 --image 256x256", "an image and a prompt of 84 tokens"}}};
 }
 
 Verb version_verb() {
@@ -347,6 +377,7 @@ Verb version_verb() {
 const std::vector<Flag>& model_flag_group() { return model_flags; }
 Flag make_format_flag(std::string_view choices) { return format_flag(choices); }
 Flag make_chat_template_flag() { return chat_template_flag; }
+Flag make_image_max_pixels_flag() { return image_max_pixels_flag; }
 Flag make_report_flag() {
   return {"report", 0, FlagKind::path, "FILE.html", "", "also write the result as one offline page", ""};
 }
@@ -361,7 +392,8 @@ const Flag* Verb::find_flag(std::string_view flag_name) const {
 const std::vector<Verb>& verbs() {
   static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(),  tokenize_verb(),
                                         perplexity_verb(), inspect_verb(), merge_verb(),   synth_verb(),
-                                        bench_verb(),      eval_verb(),    compare_verb(), version_verb()};
+                                        bench_verb(),      eval_verb(),    compare_verb(), bisect_verb(),
+                                        version_verb()};
   return all;
 }
 

@@ -6,6 +6,17 @@
 #include "hexlm/common.hpp"
 
 namespace hexlm::tool {
+namespace {
+
+/// What is wrong with an image's size is told without its name.
+Error with_file(Error error, const std::string& file) {
+  const bool named = error.message.find(file) != std::string::npos;
+  if (error.code == ErrorCode::bad_input && !named)
+    error.message = fmt::format("{}: {}", file, error.message);
+  return error;
+}
+
+}  // namespace
 
 Images::Images(const Arguments& arguments, std::shared_ptr<const Model> model) : model_(std::move(model)) {
   const SessionOptions session = session_options(arguments);
@@ -34,10 +45,13 @@ Result<ImageList> Images::encode(const std::vector<std::string>& files) {
   if (files.empty()) return list;
   HEXLM_ASSIGN(VisionEncoder* const encoder, encoder());
   for (const std::string& file : files) {
-    HEXLM_ASSIGN(auto features, encoder->encode_file(file));
+    if (file.empty()) return fail(ErrorCode::bad_input, "an image has an empty file name", "name a file");
+    auto encoded = encoder->encode_file(file);
+    if (!encoded) return tl::unexpected<Error>(with_file(encoded.error(), file));
+    const std::shared_ptr<const ImageFeatures> features = *std::move(encoded);
     const ImageGrid& grid = features->grid;
     listed_.push_back({{"file", file}, {"tokens", features->tokens}, {"grid_thw", {grid.t, grid.h, grid.w}}});
-    list.push_back(std::move(features));
+    list.push_back(features);
   }
   return list;
 }
@@ -46,7 +60,8 @@ Result<ImageList> Images::encode(const UserMessage& message) {
   Result<ImageList> list = encode(message.images);
   if (list || !message.names_images) return list;
   Error error = list.error();
-  if (error.hint.empty()) error.hint = "with --no-inline-images, <img>FILE</img> in a prompt is text";
+  error.hint += error.hint.empty() ? "" : "; ";
+  error.hint += "with --no-inline-images, <img>FILE</img> in a prompt is text";
   return tl::unexpected<Error>(std::move(error));
 }
 

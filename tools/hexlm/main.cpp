@@ -33,7 +33,8 @@ constexpr Handler handlers[] = {{"export", run_export},         {"run", run_run}
                                 {"perplexity", run_perplexity}, {"inspect", run_inspect},
                                 {"merge", run_merge},           {"synth", run_synth},
                                 {"bench", run_bench},           {"eval", run_eval},
-                                {"compare", run_compare},       {"version", run_version}};
+                                {"compare", run_compare},       {"bisect", run_bisect},
+                                {"version", run_version}};
 
 /// How errors are printed, known even when the rest of the command line can't be parsed.
 ErrorStyle error_style(const std::vector<std::string>& words) {

@@ -47,19 +47,12 @@ Result<Input> read_input(const Arguments& arguments) {
   return input;
 }
 
-GenerateOptions generate_options(const Arguments& arguments, const Model& model) {
-  GenerateOptions options;
-  options.sampling.temperature = static_cast<float>(arguments.number("temperature"));
-  options.sampling.top_k = static_cast<int32_t>(arguments.integer("top-k"));
-  options.sampling.top_p = static_cast<float>(arguments.number("top-p"));
+/// With the flags that only this verb has.
+GenerateOptions run_options(const Arguments& arguments, const Model& model) {
+  GenerateOptions options = generate_options(arguments, model);
   options.sampling.min_p = static_cast<float>(arguments.number("min-p"));
-  options.sampling.repetition_penalty = static_cast<float>(arguments.number("repetition-penalty"));
   options.sampling.presence_penalty = static_cast<float>(arguments.number("presence-penalty"));
   options.sampling.frequency_penalty = static_cast<float>(arguments.number("frequency-penalty"));
-  options.sampling.seed = static_cast<uint64_t>(arguments.integer("seed"));
-  options.max_new_tokens = arguments.integer("max-new-tokens");
-  options.stop = arguments.texts("stop");
-  options.eos_tokens = model.generation().eos_tokens;
   options.ignore_eos = arguments.toggle("ignore-eos");
   return options;
 }
@@ -152,7 +145,7 @@ Result<int> chat(Opened& opened, const PromptFormat& format, Images& images, Gen
 Result<int> run_run(Arguments& arguments) {
   HEXLM_ASSIGN(const Input input, read_input(arguments));
   HEXLM_ASSIGN(Opened opened, open_timed_model(arguments));
-  GenerateOptions options = generate_options(arguments, *opened.model);
+  GenerateOptions options = run_options(arguments, *opened.model);
   Images images(arguments, opened.model);
   std::optional<PromptFormat> format;
   if (!input.ids) {

@@ -7,11 +7,6 @@
 namespace hexlm::tool {
 namespace {
 
-Precision precision_named(const std::string& name) {
-  if (name == "low") return Precision::low;
-  return name == "high" ? Precision::high : Precision::normal;
-}
-
 Result<std::shared_ptr<const Model>> open_folder(const Arguments& arguments, const std::string& folder) {
   return Model::open(folder, {arguments.threads(), !arguments.toggle("no-verify")});
 }
@@ -24,14 +19,12 @@ Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::share
     const std::string own = fmt::format("{}-{}", name, side);
     return arguments.has(own) ? own : name;
   };
-  SessionOptions options;
+  SessionOptions options = session_options(arguments);
   options.backend = arguments.text(flag("backend"));
-  options.precision = precision_named(arguments.text(flag("precision")));
-  options.threads = arguments.threads();
+  options.precision = precision_of(arguments, flag("precision"));
+  options.chunk = arguments.integer(flag("chunk"));
   const int64_t threads = arguments.integer(flag("threads"));
   if (threads > 0) options.threads = static_cast<int>(threads);
-  options.chunk = arguments.integer(flag("chunk"));
-  options.context = arguments.integer("context");
   HEXLM_ASSIGN(auto session, Session::create(model, options));
   HEXLM_TRY(set_adapters(arguments, *session));
   return session;

@@ -18,6 +18,7 @@ Result<int> run_synth(Arguments& arguments);
 Result<int> run_bench(Arguments& arguments);
 Result<int> run_eval(Arguments& arguments);
 Result<int> run_compare(Arguments& arguments);
+Result<int> run_bisect(Arguments& arguments);
 Result<int> run_version(Arguments& arguments);
 
 }  // namespace hexlm::tool

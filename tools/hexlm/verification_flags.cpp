@@ -20,6 +20,7 @@ const std::vector<Flag> prompt_flags = {
     {"raw", 0, FlagKind::toggle, "", "", "continue the prompts as they are, without the chat template",
      "HEXLM_RAW"},
     make_chat_template_flag(),
+    make_image_max_pixels_flag(),
     {"chat-template-kwargs", 0, FlagKind::text, "JSON", "",
      "more variables for the template, such as {\"enable_thinking\": false}", "HEXLM_CHAT_TEMPLATE_KWARGS"},
     {"stop", 0, FlagKind::text, "TEXT", "", "ends the answer, which does not contain it; repeatable", "",
@@ -101,6 +102,28 @@ Verb compare_verb() {
             "what quantization costs, and where"},
            {"hexlm compare qwen3-w4 qwen3-w4 --precision-a high --text heldout.txt",
             "one package at two precisions"}}};
+}
+
+Verb bisect_verb() {
+  return {
+      "bisect",
+      "Find which single setting breaks the output, between a good and a bad configuration.",
+      {{"GOOD", "a JSON file, or model=DIR,quant=w8g64,…: keys of `export` and `eval`, and model"},
+       {"BAD", "the same; what differs is varied one at a time"}},
+      {{"task", 0, FlagKind::path, "FILE", "", "rows as for `eval`: measures the share of exact ones", ""},
+       {"text", 0, FlagKind::path, "FILE", "", "measures the perplexity of this text instead", ""},
+       {"score", 0, FlagKind::choice, "auto|json|text|choices", "auto", "as for `eval`", ""},
+       {"limit", 0, FlagKind::integer, "N", "0", "only the first N rows, or tokens of the text; 0 takes all",
+        "", false, 0, 1e9},
+       {"threshold", 0, FlagKind::number, "X", "(half way)",
+        "share below, or perplexity above which it is broken", ""},
+       {"threads", 't', FlagKind::integer, "N", "0", "threads; 0 takes every processor", "HEXLM_THREADS",
+        false, 0, 1024},
+       make_format_flag("text|json|md|csv|jsonl"),
+       {"quiet", 'q', FlagKind::toggle, "", "", "no progress and no notes on stderr", "HEXLM_QUIET"}},
+      {{"hexlm bisect model=Qwen3-0.6B model=Qwen3-0.6B,quant=w4,precision=low --task orders.jsonl",
+        "is it the codec or the precision?"},
+       {"hexlm bisect good.json bad.json --text heldout.txt --limit 2000", "by perplexity, from files"}}};
 }
 
 }  // namespace hexlm::tool

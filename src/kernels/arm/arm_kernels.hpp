@@ -5,8 +5,8 @@
 /// What every 64-bit ARM processor has.
 namespace hexlm::neon {
 
-/// Fills the entries that work with floats; the other sets share them.
-void set_float_kernels(KernelSet& set);
+/// The entries that work with floats; the others are null. Needs no code to be there, see float_kernels.hpp.
+extern const KernelSet float_kernels;
 void quantize_rows(const float* x, int64_t x_stride, int64_t columns, QuantizedRows& out, int64_t row_begin,
                    int64_t row_end);
 void int8_linear(const Int8LinearArguments& arguments);

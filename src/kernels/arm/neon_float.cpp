@@ -4,6 +4,6 @@
 
 namespace hexlm::neon {
 
-void set_float_kernels(KernelSet& set) { hexlm::set_float_kernels<Vector>(set); }
+constinit const KernelSet float_kernels = make_float_kernels<Vector>();
 
 }  // namespace hexlm::neon

@@ -3,12 +3,11 @@
 
 #include "kernels/activation_blocks.hpp"
 #include "kernels/arm/arm_kernels.hpp"
+#include "kernels/generic/quantize_driver.hpp"
 
 namespace hexlm::neon {
 
 namespace {
-
-constexpr int64_t longest_block = 64;
 
 float largest_magnitude(const float* x, int64_t count) {
   uint32x4_t largest = vdupq_n_u32(0);
@@ -45,20 +44,7 @@ void quantize_block(const float* x, int64_t count, int8_t* values, float& scale,
 
 void quantize_rows(const float* x, int64_t x_stride, int64_t columns, QuantizedRows& out, int64_t row_begin,
                    int64_t row_end) {
-  const int64_t blocks = out.padded_columns / out.block;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t begin = block * out.block;
-      const float* from = x + row * x_stride + begin;
-      float padded[longest_block] = {};
-      if (begin + out.block > columns) {
-        if (begin < columns) std::memcpy(padded, from, static_cast<size_t>(columns - begin) * sizeof(float));
-        from = padded;
-      }
-      quantize_block(from, out.block, out.values + row * out.padded_columns + begin,
-                     out.scales[row * blocks + block], out.sums[row * blocks + block]);
-    }
-  }
+  quantize_blocks(x, x_stride, columns, out, row_begin, row_end, quantize_block);
 }
 
 }  // namespace hexlm::neon

@@ -9,12 +9,12 @@ namespace {
 
 KernelSet make_set(const char* name, bool (*supported)(const CpuFeatures&),
                    void (*int8_linear)(const Int8LinearArguments&)) {
-  KernelSet set{.name = name,
-                .supported = supported,
-                .pack = reference::pack,
-                .quantize_rows = neon::quantize_rows,
-                .int8_linear = int8_linear};
-  neon::set_float_kernels(set);
+  KernelSet set = neon::float_kernels;
+  set.name = name;
+  set.supported = supported;
+  set.pack = reference::pack;
+  set.quantize_rows = neon::quantize_rows;
+  set.int8_linear = int8_linear;
   return set;
 }
 

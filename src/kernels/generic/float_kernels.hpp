@@ -21,14 +21,27 @@ void convolution_kernel(const float* x, int64_t tokens, int64_t channels, const 
   convolve_four_taps<Vector>(x, tokens, channels, weight, history, y, channel_begin, channel_end);
 }
 
+/// A set of the entries that work with floats. For a `constinit` object: a table that code had to fill would
+/// run that code, compiled for the set's instructions, on processors that lack them.
 template <class Vector>
-void set_float_kernels(KernelSet& set) {
+constexpr KernelSet make_float_kernels() {
+  KernelSet set;
   set.float_linear = [](const FloatLinearArguments& arguments) { FloatLinear<Vector>(arguments).run(); };
   set.dequantize_row = [](const MatrixView& matrix, int64_t row, float* out) {
     Dequantizer<Vector>(matrix).run(row, 0, matrix.columns, out);
   };
   set.rms_norm = rms_norm_rows<Vector>;
   set.gated_rms_norm = gated_rms_norm_rows<Vector>;
+  set.layer_norm = layer_norm_rows<Vector>;
+  set.gelu_tanh = [](const float* x, float* y, int64_t count) {
+    map<Vector>(x, y, count, [](Vector values) { return gelu_by_tanh(values); });
+  };
+  set.gelu_erf = [](const float* x, float* y, int64_t count) {
+    map<Vector>(x, y, count, [](Vector values) { return gelu_by_erf(values); });
+  };
+  set.gelu_quick = [](const float* x, float* y, int64_t count) {
+    map<Vector>(x, y, count, [](Vector values) { return quick_gelu(values); });
+  };
   set.rope = rope_heads<Vector>;
   set.add = [](const float* a, const float* b, float* y, int64_t count) {
     combine<Vector>(a, b, y, count, [](Vector left, Vector right) { return left + right; });
@@ -47,6 +60,7 @@ void set_float_kernels(KernelSet& set) {
   };
   set.causal_convolution = convolution_kernel<Vector>;
   set.delta_net = [](const DeltaNetArguments& arguments) { DeltaNet<Vector>(arguments).run(); };
+  return set;
 }
 
 }  // namespace

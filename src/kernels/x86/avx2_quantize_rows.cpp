@@ -1,14 +1,13 @@
 #include <cstring>
 
 #include "kernels/activation_blocks.hpp"
+#include "kernels/generic/quantize_driver.hpp"
 #include "kernels/x86/intrinsics.hpp"
 #include "kernels/x86/x86_kernels.hpp"
 
 namespace hexlm::avx2 {
 
 namespace {
-
-constexpr int64_t longest_block = 64;
 
 __m128i fold(__m256i v) { return _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)); }
 
@@ -60,20 +59,7 @@ void quantize_block(const float* x, int64_t block, int8_t* values, float& scale,
 
 void quantize_rows(const float* x, int64_t x_stride, int64_t columns, QuantizedRows& out, int64_t row_begin,
                    int64_t row_end) {
-  const int64_t blocks = out.padded_columns / out.block;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    for (int64_t block = 0; block < blocks; ++block) {
-      const int64_t begin = block * out.block;
-      const float* from = x + row * x_stride + begin;
-      float padded[longest_block] = {};
-      if (begin + out.block > columns) {
-        if (begin < columns) std::memcpy(padded, from, static_cast<size_t>(columns - begin) * sizeof(float));
-        from = padded;
-      }
-      quantize_block(from, out.block, out.values + row * out.padded_columns + begin,
-                     out.scales[row * blocks + block], out.sums[row * blocks + block]);
-    }
-  }
+  quantize_blocks(x, x_stride, columns, out, row_begin, row_end, quantize_block);
 }
 
 }  // namespace hexlm::avx2

@@ -87,11 +87,6 @@ struct Vector {
     return _mm256_blendv_ps(_mm256_set1_ps(other), v, _mm256_castsi256_ps(first(count)));
   }
 
-  static __m128 sums(Vector a, Vector b, Vector c, Vector d) {
-    const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a.v, b.v), _mm256_hadd_ps(c.v, d.v));
-    return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
-  }
-
   struct DoubleSum {
     __m256d low = _mm256_setzero_pd();
     __m256d high = _mm256_setzero_pd();

@@ -75,15 +75,6 @@ struct Vector {
     return _mm512_mask_blend_ps(first(count), _mm512_set1_ps(other), v);
   }
 
-  /// The sums of four vectors' elements, added in one order for all four.
-  static __m128 sums(Vector a, Vector b, Vector c, Vector d) {
-    const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a.v, b.v), _mm512_unpackhi_ps(a.v, b.v));
-    const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c.v, d.v), _mm512_unpackhi_ps(c.v, d.v));
-    const __m512 all = _mm512_add_ps(_mm512_shuffle_ps(ab, cd, 0x44), _mm512_shuffle_ps(ab, cd, 0xEE));
-    const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
-    return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-  }
-
   /// Σ a · b in double.
   struct DoubleSum {
     __m512d low = _mm512_setzero_pd();

@@ -1,0 +1,162 @@
+#include "hexlm/configuration.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fmt/format.h>
+
+#include "base/atomic_file.hpp"
+#include "base/text.hpp"
+#include "hexlm/common.hpp"
+#include "quantization/export.hpp"
+
+namespace hexlm::tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 4> export_keys = {"quant", "lm-head", "embedding", "method"};
+/// Flags of `eval` that say what is measured rather than how the model runs.
+constexpr std::array<std::string_view, 9> fixed_keys = {
+    "task", "score", "limit", "against", "min-exact", "max-degenerate", "report", "format", "config"};
+/// What people will want to vary, and this version does not have.
+constexpr std::array<std::string_view, 3> future_keys = {"adapter", "cache-type", "vision"};
+
+template <size_t N>
+bool is_in(const std::array<std::string_view, N>& list, std::string_view key) {
+  return std::find(list.begin(), list.end(), key) != list.end();
+}
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys = {"model"};
+  keys.insert(keys.end(), export_keys.begin(), export_keys.end());
+  for (const Flag& flag : find_verb("eval")->flags) {
+    if (!is_in(fixed_keys, flag.name) && flag.name != "quiet") keys.emplace_back(flag.name);
+  }
+  return keys;
+}
+
+Status add_value(Configuration& configuration, std::string key, const std::string& value) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  if (is_in(future_keys, key))
+    return fail(ErrorCode::unsupported,
+                fmt::format("\"{}\" can't be varied yet, this version has no such setting", key));
+  const std::vector<std::string> known = known_keys();
+  if (std::find(known.begin(), known.end(), key) == known.end())
+    return fail(ErrorCode::usage, fmt::format("unknown key \"{}\" in a configuration", key),
+                fmt::format("did you mean \"{}\"?", nearest(key, known)));
+  if (!value.empty()) configuration[key] = value;
+  return {};
+}
+
+Status add_json(Configuration& configuration, const Json& json, const std::string& origin) {
+  if (!json.is_object())
+    return fail(ErrorCode::bad_input,
+                fmt::format("{}: expected a JSON object, got {}", origin, json.type_name()));
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_string() && !value.is_number() && !value.is_boolean())
+      return fail(ErrorCode::bad_input, fmt::format("{}: {} can't be {}", origin, key, value.type_name()));
+    HEXLM_TRY(add_value(configuration, key, value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  return {};
+}
+
+Result<std::optional<Codec>> codec_in(const Configuration& configuration, const std::string& key) {
+  const auto found = configuration.find(key);
+  if (found == configuration.end()) return std::optional<Codec>();
+  HEXLM_ASSIGN(const Codec codec, parse_codec(found->second));
+  return std::optional<Codec>(codec);
+}
+
+Status export_configuration(const Configuration& configuration, const std::string& package, int threads) {
+  ExportOptions options;
+  options.checkpoint = configuration.at("model");
+  options.package = package;
+  options.threads = threads;
+  options.tool_version = tool_version;
+  HEXLM_ASSIGN(options.linear, codec_in(configuration, "quant"));
+  HEXLM_ASSIGN(options.lm_head, codec_in(configuration, "lm-head"));
+  HEXLM_ASSIGN(options.embedding, codec_in(configuration, "embedding"));
+  const auto method = configuration.find("method");
+  if (method != configuration.end() && method->second != "rtn")
+    return fail(ErrorCode::unsupported,
+                fmt::format("the method {} is not there yet, only rtn", method->second));
+  if (!options.linear) options.linear = Codec{};
+  HEXLM_ASSIGN(ExportPlan plan, plan_export(options));
+  const bool none = !options.lm_head && !options.embedding;
+  if (!options.embedding && (none || !plan.config.text.tied_embeddings)) options.embedding = Codec{};
+  if (!options.lm_head && (none || !plan.config.text.tied_embeddings)) options.lm_head = Codec{};
+  HEXLM_ASSIGN(plan, plan_export(options));
+  HEXLM_ASSIGN(const ExportResult result, export_package(options, plan, nullptr));
+  return result.bytes > 0 ? Status() : Status(fail(ErrorCode::runtime, "the export wrote nothing"));
+}
+
+}  // namespace
+
+Result<Configuration> read_configuration(const std::string& text) {
+  Configuration configuration;
+  if (text.find('=') == std::string::npos) {
+    HEXLM_ASSIGN(const Json json, read_json(text));
+    HEXLM_TRY(add_json(configuration, json, text));
+  } else {
+    for (const std::string_view part : split(text, ',')) {
+      const size_t equals = part.find('=');
+      if (equals == std::string_view::npos || equals == 0)
+        return fail(ErrorCode::usage, fmt::format("\"{}\" in a configuration is no key=value", part),
+                    "give a JSON file, or a list such as model=DIR,quant=w4g64");
+      HEXLM_TRY(add_value(configuration, std::string(part.substr(0, equals)),
+                          std::string(part.substr(equals + 1))));
+    }
+  }
+  if (!configuration.contains("model"))
+    return fail(ErrorCode::usage, fmt::format("the configuration \"{}\" names no model", text),
+                "add model=FOLDER");
+  return configuration;
+}
+
+Result<PackageCache> PackageCache::create() {
+  std::error_code error;
+  const fs::path base = fs::temp_directory_path(error);
+  std::string pattern = (error ? fs::path("/tmp") : base) / "hexlm-bisect-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr)
+    return fail(ErrorCode::runtime, fmt::format("can't create a temporary folder {}", pattern));
+  return PackageCache(std::move(pattern));
+}
+
+PackageCache::PackageCache(PackageCache&& other) noexcept
+    : root_(std::exchange(other.root_, {})), packages_(std::move(other.packages_)) {}
+
+PackageCache::~PackageCache() {
+  std::error_code ignored;
+  if (!root_.empty()) fs::remove_all(root_, ignored);
+}
+
+Result<std::string> PackageCache::folder_for(const Configuration& configuration, int threads) {
+  const std::string& model = configuration.at("model");
+  std::string key = model;
+  bool exports = false;
+  for (const std::string_view name : export_keys) {
+    const auto found = configuration.find(std::string(name));
+    key += "\n" + (found == configuration.end() ? std::string() : found->second);
+    exports = exports || found != configuration.end();
+  }
+  if (!exports) return model;
+  const auto known = packages_.find(key);
+  if (known != packages_.end()) return known->second;
+  std::string package = fmt::format("{}/{}", root_, packages_.size());
+  HEXLM_TRY(export_configuration(configuration, package, threads));
+  packages_.emplace(std::move(key), package);
+  return package;
+}
+
+Result<Arguments> arguments_of(const Configuration& configuration, const std::string& folder,
+                               const FlagValues& defaults) {
+  FlagValues flags = defaults;
+  for (const auto& [key, value] : configuration) {
+    if (key != "model" && !is_in(export_keys, key)) flags[key] = {value};
+  }
+  return Arguments::create(*find_verb("eval"), std::move(flags), {folder});
+}
+
+}  // namespace hexlm::tool
