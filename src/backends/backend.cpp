@@ -23,12 +23,6 @@ std::string_view to_string(Precision precision) {
   return "?";
 }
 
-Status Plan::set_low_rank(std::vector<LowRankUpdate> updates) {
-  if (updates.empty()) return {};
-  return fail(ErrorCode::unsupported, "this backend applies no adapters at run time",
-              "merge the adapter: `hexlm merge`, or `hexlm export --adapter`");
-}
-
 Result<std::unique_ptr<Backend>> make_backend(std::string_view name) {
   if (name == cpu_backend_name) return make_cpu_backend();
   std::vector<std::string> known{std::string(cpu_backend_name)};

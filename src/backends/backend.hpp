@@ -93,7 +93,7 @@ class Plan {
   /// Replaces the low-rank updates that later runs add to linear nodes; empty removes them. Not while a run
   /// is in progress. Errors: unsupported on backends without them; runtime for a node that is no linear of
   /// those sizes.
-  virtual Status set_low_rank(std::vector<LowRankUpdate> updates);
+  virtual Status set_low_rank(std::vector<LowRankUpdate> updates) = 0;
   /// Which backend each node of the graph runs on, by node index.
   virtual const std::vector<std::string>& placement() const = 0;
   /// Bytes of prepared weights and of the arena, for forecasts and reports.

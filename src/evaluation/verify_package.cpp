@@ -142,7 +142,7 @@ std::string Verification::warning() const {
 
 Result<Verification> verify_package(const std::string& checkpoint, const std::vector<AdapterChoice>& adapters,
                                     const std::string& package, int threads) {
-  HEXLM_ASSIGN(const auto model, Model::open(package, {threads, true}));
+  HEXLM_ASSIGN(const auto model, Model::open(package, {threads, true, {}}));
   HEXLM_TRY(model->verify_vision(threads));
   HEXLM_ASSIGN(const SourceModel source, open_source_model(checkpoint, adapters));
   Verification verification;

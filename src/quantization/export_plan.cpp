@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
+#include "formats/package.hpp"
 #include "quantization/codec_choice.hpp"
 #include "quantization/export.hpp"
 #include "quantization/export_source.hpp"
@@ -21,19 +22,6 @@ constexpr uint64_t memory_per_tensor = 4096;
 /// Configuration files, headers and padding.
 constexpr uint64_t disk_slack = uint64_t{1} << 20;
 constexpr std::string_view vision_prefix = "visual.";
-
-uint64_t stored_bytes(const Codec& codec, const std::vector<int64_t>& shape) {
-  PackageTensor tensor;
-  tensor.codec = codec;
-  tensor.shape = shape;
-  uint64_t bytes = 0;
-  for (const TensorPlan& part : tensor_plans(tensor)) {
-    uint64_t elements = 1;
-    for (const int64_t dim : part.shape) elements *= static_cast<uint64_t>(dim);
-    bytes += elements * static_cast<uint64_t>(bit_width(part.dtype)) / 8;
-  }
-  return bytes;
-}
 
 int64_t element_count(const std::vector<int64_t>& shape) {
   int64_t count = 1;

@@ -339,7 +339,7 @@ class DamagedGguf : public testing::Test {
   Error error_of(const std::string& bytes) {
     const TemporaryFolder folder;
     write_test_file(folder.file("model.gguf"), bytes);
-    const auto model = Model::open(folder.file("model.gguf"), {1, true});
+    const auto model = Model::open(folder.file("model.gguf"), {1, true, {}});
     EXPECT_FALSE(model);
     if (model) return {};
     EXPECT_EQ(model.error().message.find('\n'), std::string::npos);

@@ -12,7 +12,7 @@ namespace hexlm {
 
 /// Logits of all of 24 fixed tokens at precision high.
 inline std::vector<float> fixed_logits(const std::string& path, Precision precision = Precision::high) {
-  const auto model = Model::open(path, {2, true});
+  const auto model = Model::open(path, {2, true, {}});
   EXPECT_TRUE(model) << model.error().message;
   if (!model) return {};
   SessionOptions options;
