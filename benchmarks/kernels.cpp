@@ -274,7 +274,7 @@ void delta_net(benchmark::State& state, const KernelSet& set, int64_t tokens) {
   for (int64_t i = 0; i < tokens * 2; ++i) gates.data()[i] = i % 2 == 0 ? -0.1F : 0.5F;
   Memory<float> memory(dim * dim);
   Memory<float> output(tokens * dim);
-  Memory<float> scratch(4 * dim);
+  Memory<float> scratch(delta_net_scratch(dim));
   const DeltaNetArguments arguments{.query = inputs.data(),
                                     .key = inputs.data() + dim,
                                     .value = inputs.data() + 2 * dim,

@@ -106,7 +106,9 @@ struct AttentionArguments {
 };
 
 /// One value head of the gated delta rule over `tokens` steps (spec A.4 steps 5 and 6); q and k are raw (this
-/// normalises them), `state` is [key_dim, value_dim] and updated in place.
+/// normalises them), `state` is [key_dim, value_dim] and updated in place. Vector sets take tokens in
+/// chunks of 64 from the call's first on, and few or left-over ones one by one: how a sequence is cut into
+/// calls changes the rounding.
 struct DeltaNetArguments {
   const float* query = nullptr;
   const float* key = nullptr;
@@ -122,7 +124,7 @@ struct DeltaNetArguments {
   float* state = nullptr;
   float* output = nullptr;
   int64_t output_stride = 0;
-  float* scratch = nullptr;  ///< 2 · key_dim + 2 · value_dim floats, one per worker
+  float* scratch = nullptr;  ///< delta_net_scratch(key_dim) floats, one per worker
 };
 
 /// Kernels for one instruction set; every entry is set (slow ones fall back to a lesser set's).
@@ -170,6 +172,7 @@ struct KernelSet {
 
 int64_t float_linear_scratch(int64_t columns);
 int64_t attention_scratch(int64_t head_dim);
+int64_t delta_net_scratch(int64_t key_dim);
 
 /// The scalar truth of src/kernels/reference/.
 const KernelSet& reference_kernels();

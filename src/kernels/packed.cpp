@@ -1,3 +1,4 @@
+#include "kernels/delta_net_layout.hpp"
 #include "kernels/generic/attention_tile.hpp"
 #include "kernels/kernels.hpp"
 
@@ -53,5 +54,7 @@ int64_t float_linear_scratch(int64_t columns) {
 }
 
 int64_t attention_scratch(int64_t head_dim) { return attention_tile_floats(head_dim); }
+
+int64_t delta_net_scratch(int64_t key_dim) { return delta_net_floats(key_dim); }
 
 }  // namespace hexlm

@@ -32,7 +32,7 @@ struct Head {
   /// Tokens first … last−1; returns their outputs and updates the state.
   std::vector<float> run(const KernelSet& set, std::vector<float>& from, int64_t first, int64_t last) const {
     std::vector<float> output(static_cast<size_t>((last - first) * value_dim));
-    std::vector<float> scratch(static_cast<size_t>(2 * key_dim + 2 * value_dim));
+    std::vector<float> scratch(static_cast<size_t>(delta_net_scratch(key_dim)));
     set.delta_net({.query = query.data() + first * stride,
                    .key = key.data() + first * stride,
                    .value = value.data() + first * stride,
@@ -67,7 +67,7 @@ TEST_P(DeltaNetTest, EqualsTheTruthForRandomShapes) {
   for (int round = 0; round < 40; ++round) {
     const int64_t key_dim = round % 4 == 0 ? 128 : random.between(1, 130);
     const int64_t value_dim = round % 4 == 0 ? 128 : random.between(1, 150);
-    const Head head(random, key_dim, value_dim, random.between(1, 40));
+    const Head head(random, key_dim, value_dim, random.between(1, 90));
     SCOPED_TRACE(testing::Message() << key_dim << "x" << value_dim << " tokens " << head.tokens);
     std::vector<float> expected_state = head.state;
     std::vector<float> actual_state = head.state;
@@ -79,17 +79,67 @@ TEST_P(DeltaNetTest, EqualsTheTruthForRandomShapes) {
   }
 }
 
-TEST_P(DeltaNetTest, DoesNotDependOnHowTokensAreSplit) {
+TEST_P(DeltaNetTest, EqualsTheTruthAroundTheEndsOfChunks) {
+  Random random(53);
+  for (const int64_t tokens : {1, 2, 7, 8, 9, 63, 64, 65, 71, 72, 130, 200}) {
+    for (const int64_t dim : {32, 128}) {
+      const Head head(random, dim, dim, tokens);
+      SCOPED_TRACE(testing::Message() << dim << " tokens " << tokens);
+      std::vector<float> expected_state = head.state;
+      std::vector<float> actual_state = head.state;
+      const std::vector<float> expected = head.run(truth(), expected_state, 0, tokens);
+      expect_close(head.run(set(), actual_state, 0, tokens), expected, kernel_tolerance("delta_net"));
+      expect_close(actual_state, expected_state, kernel_tolerance("delta_net"));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// The state goes from call to call; where chunks begin changes no more than rounding.
+TEST_P(DeltaNetTest, HowTokensAreSplitIsWithinRounding) {
   Random random(51);
-  const Head head(random, 128, 128, 20);
+  const Head head(random, 128, 128, 140);
   std::vector<float> state = head.state;
-  const std::vector<float> whole = head.run(set(), state, 0, 20);
-  std::vector<float> split_state = head.state;
-  std::vector<float> parts = head.run(set(), split_state, 0, 7);
-  const std::vector<float> rest = head.run(set(), split_state, 7, 20);
-  parts.insert(parts.end(), rest.begin(), rest.end());
-  EXPECT_EQ(parts, whole);
-  EXPECT_EQ(split_state, state);
+  const std::vector<float> whole = head.run(set(), state, 0, head.tokens);
+  for (const std::vector<int64_t>& ends :
+       {std::vector<int64_t>{7, 140}, {64, 140}, {1, 2, 66, 139, 140}, {100, 108, 140}}) {
+    std::vector<float> split_state = head.state;
+    std::vector<float> parts;
+    int64_t first = 0;
+    for (const int64_t end : ends) {
+      const std::vector<float> part = head.run(set(), split_state, first, end);
+      parts.insert(parts.end(), part.begin(), part.end());
+      first = end;
+    }
+    expect_close(parts, whole, kernel_tolerance("delta_net"));
+    expect_close(split_state, state, kernel_tolerance("delta_net"));
+  }
+}
+
+/// Decays add up to hundreds in the exponent. What later tokens lose to each other must not suffer from it.
+TEST_P(DeltaNetTest, StrongDecayEarlierInAChunkCostsNoPrecision) {
+  Random random(54);
+  Head head(random, 64, 64, 60);
+  for (int64_t token = 0; token < head.tokens; ++token) {
+    head.log_decay[token * 2] = token < 20 ? -20.3F - 0.01F * static_cast<float>(token) : -0.013F;
+  }
+  std::vector<float> expected_state = head.state;
+  std::vector<float> actual_state = head.state;
+  const std::vector<float> expected = head.run(truth(), expected_state, 0, head.tokens);
+  expect_close(head.run(set(), actual_state, 0, head.tokens), expected, 2e-6);
+  expect_close(actual_state, expected_state, 2e-6);
+}
+
+TEST_P(DeltaNetTest, InfiniteDecayForgetsEverythingBefore) {
+  Random random(55);
+  Head head(random, 64, 40, 30);
+  head.log_decay[20 * 2] = -INFINITY;
+  std::vector<float> state = head.state;
+  const std::vector<float> whole = head.run(set(), state, 0, head.tokens);
+  std::vector<float> fresh(head.state.size());
+  const std::vector<float> later = head.run(set(), fresh, 20, head.tokens);
+  expect_close({whole.begin() + 20 * head.value_dim, whole.end()}, later, kernel_tolerance("delta_net"));
+  expect_close(state, fresh, kernel_tolerance("delta_net"));
 }
 
 TEST_P(DeltaNetTest, ZeroInputsLeaveADecayedState) {

@@ -80,7 +80,7 @@ int64_t worker_scratch(const Graph& graph, const Node& node) {
     return graph.value(node.output).shape.back().value;
   }
   if (const auto* delta = std::get_if<op::GatedDeltaNet>(&node.op)) {
-    return 2 * delta->key_dim + 2 * delta->value_dim;
+    return delta_net_scratch(delta->key_dim);
   }
   if (const auto* experts = std::get_if<op::MixtureOfExperts>(&node.op)) {
     const int64_t hidden = graph.value(node.output).shape.back().value;

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
 
+#include "kernels/generic/delta_net_chunk.hpp"
 #include "kernels/generic/math.hpp"
 #include "kernels/kernels.hpp"
 
@@ -10,16 +10,19 @@
 namespace hexlm {
 namespace {
 
-/// One value head. Columns of the state don't touch each other, so a strip of them goes through all tokens
-/// before the next. For several tokens the strip is copied together: 128 rows × 64 columns fit a first-level
-/// cache, but where they lie, 512 bytes apart, they would share half of its sets.
+/// One value head and one token. Columns of the state don't touch each other: a strip of them at a time.
 template <class Vector>
-class DeltaNet {
+class DeltaNetStep {
  public:
-  explicit DeltaNet(const DeltaNetArguments& arguments)
+  explicit DeltaNetStep(const DeltaNetArguments& arguments)
       : arguments_(arguments), query_(arguments.scratch), key_(arguments.scratch + arguments.key_dim) {}
 
   void run() {
+    normalize_to_length<Vector>(arguments_.query, arguments_.key_dim,
+                                1.0 / __builtin_sqrt(static_cast<double>(arguments_.key_dim)),
+                                arguments_.epsilon, query_);
+    normalize_to_length<Vector>(arguments_.key, arguments_.key_dim, 1.0, arguments_.epsilon, key_);
+    dot_ = static_cast<float>(dot_of_query_and_key());
     constexpr int wide = 4;
     int64_t column = 0;
     for (; column + wide * Vector::lanes <= arguments_.value_dim; column += wide * Vector::lanes) {
@@ -32,55 +35,6 @@ class DeltaNet {
   }
 
  private:
-  /// Floats of a strip's copy (32 KiB), and from how many tokens on it pays.
-  static constexpr int64_t copied_rows = 128;
-  static constexpr int64_t copied_from = 4;
-
-  /// `Parts` vectors of columns, the last `columns` long.
-  template <int Parts>
-  void strip(int64_t column, int64_t columns) {
-    float* state = arguments_.state + column;
-    const int64_t width = (Parts - 1) * Vector::lanes + columns;
-    if (arguments_.tokens < copied_from || arguments_.key_dim > copied_rows) {
-      return steps<Parts>(column, columns, state, arguments_.value_dim);
-    }
-    alignas(64) float copy[copied_rows * Parts * Vector::lanes];
-    for (int64_t i = 0; i < arguments_.key_dim; ++i) {
-      std::memcpy(copy + i * width, state + i * arguments_.value_dim,
-                  static_cast<size_t>(width) * sizeof(float));
-    }
-    steps<Parts>(column, columns, copy, width);
-    for (int64_t i = 0; i < arguments_.key_dim; ++i) {
-      std::memcpy(state + i * arguments_.value_dim, copy + i * width,
-                  static_cast<size_t>(width) * sizeof(float));
-    }
-  }
-
-  /// All tokens; the strip's rows lie `stride` apart.
-  template <int Parts>
-  void steps(int64_t column, int64_t columns, float* state, int64_t stride) {
-    for (int64_t token = 0; token < arguments_.tokens; ++token) {
-      normalize(arguments_.query + token * arguments_.stride, query_,
-                1.0 / __builtin_sqrt(static_cast<double>(arguments_.key_dim)));
-      normalize(arguments_.key + token * arguments_.stride, key_, 1.0);
-      step<Parts>(token, column, columns, state, stride);
-    }
-  }
-
-  /// to = v · factor / √(Σ v² + ε)
-  void normalize(const float* v, float* to, double factor) {
-    typename Vector::DoubleSum sum;
-    for_vectors<Vector>(
-        arguments_.key_dim, [&](int64_t i) { sum.add(Vector::load(v + i), Vector::load(v + i)); },
-        [&](int64_t i, int64_t some) {
-          sum.add(Vector::load_some(v + i, some), Vector::load_some(v + i, some));
-        });
-    const Vector scale(static_cast<float>(factor / __builtin_sqrt(sum.total() + arguments_.epsilon)));
-    for_vectors<Vector>(
-        arguments_.key_dim, [&](int64_t i) { (Vector::load(v + i) * scale).store(to + i); },
-        [&](int64_t i, int64_t some) { (Vector::load_some(v + i, some) * scale).store_some(to + i, some); });
-  }
-
   double dot_of_query_and_key() const {
     typename Vector::DoubleSum sum;
     for_vectors<Vector>(
@@ -92,9 +46,12 @@ class DeltaNet {
   }
 
   /// Spec A.4 step 6 in two passes over the state. The first reads with key and query at once, for
-  /// S′ᵀq̂ = decay · Sᵀq̂ + (k̂·q̂) δ needs no second reading; the second decays and writes.
+  /// S′ᵀq̂ = decay · Sᵀq̂ + (k̂·q̂) δ needs no second reading; the second decays and writes. `Parts` vectors of
+  /// columns, the last `columns` long.
   template <int Parts>
-  void step(int64_t token, int64_t column, int64_t columns, float* state, int64_t stride) {
+  void strip(int64_t column, int64_t columns) {
+    float* state = arguments_.state + column;
+    const int64_t stride = arguments_.value_dim;
     const bool whole = columns == Vector::lanes;
     const auto load = [&](const float* from, int part) __attribute__((always_inline)) {
       return whole ? Vector::load(from + part * Vector::lanes)
@@ -119,11 +76,11 @@ class DeltaNet {
         output[part] = Vector::fma(query, values, output[part]);
       });
     }
-    const Vector decay(std::exp(arguments_.log_decay[token * arguments_.gate_stride]));
-    const Vector beta(arguments_.beta[token * arguments_.gate_stride]);
-    const Vector dot(static_cast<float>(dot_of_query_and_key()));
-    const float* value = arguments_.value + token * arguments_.stride + column;
-    float* to = arguments_.output + token * arguments_.output_stride + column;
+    const Vector decay(std::exp(*arguments_.log_decay));
+    const Vector beta(*arguments_.beta);
+    const Vector dot(dot_);
+    const float* value = arguments_.value + column;
+    float* to = arguments_.output + column;
     Vector delta[Parts];
     unroll<Parts>([&](auto part) __attribute__((always_inline)) {
       delta[part] = beta * Vector::fnma(decay, read[part], load(value, part));
@@ -138,10 +95,38 @@ class DeltaNet {
     }
   }
 
-  const DeltaNetArguments& arguments_;
-  float* query_;  ///< normalised, of the token in work
+  const DeltaNetArguments arguments_;
+  float* query_;  ///< normalised
   float* key_;
+  float dot_ = 0;  ///< of the two
 };
+
+/// The arguments of one of the tokens.
+inline DeltaNetArguments one_token(const DeltaNetArguments& all, int64_t token) {
+  DeltaNetArguments one = all;
+  one.query += token * all.stride;
+  one.key += token * all.stride;
+  one.value += token * all.stride;
+  one.log_decay += token * all.gate_stride;
+  one.beta += token * all.gate_stride;
+  one.output += token * all.output_stride;
+  one.tokens = 1;
+  return one;
+}
+
+template <class Vector>
+inline void delta_net_head(const DeltaNetArguments& arguments) {
+  int64_t token = 0;
+  if (arguments.tokens >= delta_net_chunked_from) {
+    ChunkedDeltaNet<Vector> chunked(arguments);
+    for (int64_t left = arguments.tokens; left >= delta_net_chunked_from; left = arguments.tokens - token) {
+      const int64_t count = left < delta_net_chunk ? left : delta_net_chunk;
+      chunked.run(token, count);
+      token += count;
+    }
+  }
+  for (; token < arguments.tokens; ++token) DeltaNetStep<Vector>(one_token(arguments, token)).run();
+}
 
 /// Lanes channels of a convolution with four taps from `channel`; the window slides in registers, so y may be
 /// x.

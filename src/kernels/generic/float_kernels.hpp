@@ -59,7 +59,7 @@ constexpr KernelSet make_float_kernels() {
     arguments.half_cache ? attend<Vector, true>(arguments) : attend<Vector, false>(arguments);
   };
   set.causal_convolution = convolution_kernel<Vector>;
-  set.delta_net = [](const DeltaNetArguments& arguments) { DeltaNet<Vector>(arguments).run(); };
+  set.delta_net = delta_net_head<Vector>;
   return set;
 }
 
