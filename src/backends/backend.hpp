@@ -22,6 +22,7 @@ std::string_view to_string(Precision precision);
 
 struct PlanOptions {
   int threads = 1;
+  std::vector<int> processors;  ///< that threads stay on while they compute; empty: any (CPU)
   Precision precision = Precision::normal;
   int64_t max_tokens = 512;  ///< largest T of one run
   int64_t max_rows = 512;    ///< largest R of one run

@@ -39,6 +39,7 @@ Result<PlanOptions> plan_options(const Model& model, const SessionOptions& optio
   }
   PlanOptions plan;
   plan.threads = options.threads;
+  plan.processors = options.processors;
   plan.precision = options.precision;
   plan.context = options.context == 0 ? limit : options.context;
   plan.max_tokens = std::min(options.chunk, plan.context);

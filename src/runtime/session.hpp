@@ -17,6 +17,7 @@ namespace hexlm {
 struct SessionOptions {
   std::string backend = "cpu";
   int threads = 1;
+  std::vector<int> processors;  ///< that threads stay on while they compute; empty: any
   Precision precision = Precision::normal;
   int64_t context = 0;  ///< 0: Model::max_context
   int64_t chunk = 512;  ///< tokens per prefill step

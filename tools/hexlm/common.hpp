@@ -32,6 +32,8 @@ Precision precision_of(const Arguments& arguments, std::string_view flag);
 GenerateOptions generate_options(const Arguments& arguments, const Model& model);
 /// What --backend, --threads, --precision, --context and --chunk ask for.
 SessionOptions session_options(const Arguments& arguments);
+/// "threads 4 (auto: 4 of 8 processors (4-7) by cpu_capacity, pinned)": what the flags came to.
+std::string describe_settings(const Arguments& arguments);
 Result<Opened> open_session(Arguments& arguments);
 /// open_session in two steps, for work that can fail before a session is worth its time: the model alone,
 /// then its session.

@@ -13,9 +13,17 @@ constexpr Flag config_flag = {"config",      0,  FlagKind::path,
                               "HEXLM_CONFIG"};
 constexpr Flag quiet_flag = {
     "quiet", 'q', FlagKind::toggle, "", "", "no progress and no notes on stderr", "HEXLM_QUIET"};
-constexpr Flag threads_flag = {
-    "threads", 't', FlagKind::integer, "N", "0", "threads; 0 takes every processor", "HEXLM_THREADS", false,
-    0,         1024};
+constexpr Flag threads_flag = {"threads",
+                               't',
+                               FlagKind::integer,
+                               "N",
+                               "auto",
+                               "auto takes the big cores and stays on them; 0 takes every processor",
+                               "HEXLM_THREADS",
+                               false,
+                               0,
+                               1024,
+                               "auto"};
 constexpr Flag no_verify_flag = {"no-verify",
                                  0,
                                  FlagKind::toggle,
@@ -343,6 +351,7 @@ Verb version_verb() {
 }  // namespace
 
 const std::vector<Flag>& model_flag_group() { return model_flags; }
+Flag make_threads_flag() { return threads_flag; }
 Flag make_format_flag(std::string_view choices) { return format_flag(choices); }
 Flag make_chat_template_flag() { return chat_template_flag; }
 Flag make_image_max_pixels_flag() { return image_max_pixels_flag; }

@@ -24,7 +24,10 @@ Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::share
   options.precision = precision_of(arguments, flag("precision"));
   options.chunk = arguments.integer(flag("chunk"));
   const int64_t threads = arguments.integer(flag("threads"));
-  if (threads > 0) options.threads = static_cast<int>(threads);
+  if (threads > 0) {
+    options.threads = static_cast<int>(threads);
+    options.processors.clear();
+  }
   return Session::create(model, options);
 }
 

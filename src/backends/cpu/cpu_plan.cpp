@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <new>
 
+#include "base/processors.hpp"
+
 namespace hexlm {
 
 Result<std::unique_ptr<StateSet>> CpuPlan::create_state() const {
@@ -131,6 +133,8 @@ Status CpuPlan::run(const RunArguments& arguments, StateSet& state) {
   HEXLM_TRY(check_pointers(arguments));
   HEXLM_TRY(check_indices(arguments));
   bind(arguments);
+  // The caller's thread works as well: on a little core it would keep the big ones waiting.
+  const PinnedThread pinned(pool_->processors());
   const RunContext context{*kernels_,      *pool_, arguments.symbols, *mine, scratch_.as<float>(),
                            scratch_stride_};
   for (const PlannedStep& step : steps_) {
