@@ -80,6 +80,21 @@ TEST(BisectVerb, MeasuresTextsToo) {
   EXPECT_THAT(result.err, HasSubstr("quant=w2"));
 }
 
+TEST(BisectVerb, VariesTheCacheType) {
+  const std::string base = "model=" + tiny_model();
+  const auto result = run_hexlm({"bisect", base + ",cache_type=f32", base + ",cache_type=int8,precision=high",
+                                 "--text", test_data("models/tiny-vl/eval/heldout.txt"), "--limit", "128",
+                                 "--threshold", "1", "--format", "json"});
+  // Everything is above a perplexity of 1: the good one can't be good.
+  EXPECT_EQ(result.code, 7) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("kv_cache=f32"));
+  EXPECT_THAT(result.err, HasSubstr("kv_cache=int8"));
+  EXPECT_EQ(run_hexlm({"bisect", base + ",cache_type=f32", base + ",cache_type=int4", "--text",
+                       test_data("models/tiny-vl/eval/heldout.txt")})
+                .code,
+            2);
+}
+
 TEST(BisectVerb, ChecksConfigurationsFirst) {
   const std::string text = test_data("models/tiny-vl/eval/heldout.txt");
   const auto code = [&](const std::string& bad) {

@@ -21,6 +21,7 @@ constexpr std::string_view variable_prefix = "HEXLM_";
 std::string_view canonical_key(std::string_view key) {
   if (key == "backend_type") return "backend";
   if (key == "thread_num") return "threads";
+  if (key == "cache_type") return "kv_cache";
   return key;
 }
 
@@ -303,7 +304,7 @@ std::vector<int64_t> Arguments::integers(std::string_view flag) const {
 ThreadSetting read_threads(std::string_view text) {
   int64_t threads = 0;
   if (parse_integer(text, threads))
-    return {threads == 0 ? available_threads() : static_cast<int>(threads), {}};
+    return {threads == 0 ? available_threads() : static_cast<int>(threads), {}, {}};
   const ProcessorChoice choice = choose_processors("/sys", allowed_processors());
   return {static_cast<int>(choice.processors.size()),
           choice.pinned() ? choice.processors : std::vector<int>(), describe(choice)};

@@ -166,6 +166,7 @@ SessionOptions session_options(const Arguments& arguments) {
   options.threads = threads.threads;
   options.processors = threads.processors;
   options.precision = precision_of(arguments, "precision");
+  options.cache = parse_cache_type(arguments.text("kv-cache"));
   options.context = arguments.integer("context");
   options.chunk = arguments.integer("chunk");
   return options;
@@ -174,7 +175,9 @@ SessionOptions session_options(const Arguments& arguments) {
 std::string describe_settings(const Arguments& arguments) {
   const ThreadSetting threads = arguments.thread_setting();
   const std::string how = threads.reason.empty() ? std::string() : fmt::format(" (auto: {})", threads.reason);
-  return fmt::format("threads {}{}", threads.threads, how);
+  const SessionOptions options = session_options(arguments);
+  return fmt::format("threads {}{}\nkv cache {}", threads.threads, how,
+                     to_string(options.cache.value_or(default_cache(options.precision))));
 }
 
 Result<Opened> open_timed_model(Arguments& arguments) {

@@ -22,6 +22,7 @@ Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::share
   SessionOptions options = session_options(arguments);
   options.backend = arguments.text(flag("backend"));
   options.precision = precision_of(arguments, flag("precision"));
+  options.cache = parse_cache_type(arguments.text(flag("kv-cache")));
   options.chunk = arguments.integer(flag("chunk"));
   const int64_t threads = arguments.integer(flag("threads"));
   if (threads > 0) {
@@ -47,8 +48,9 @@ Result<Sides> open_sides(const Arguments& arguments) {
 
 std::string describe_side(const Session& session) {
   const SessionOptions& options = session.options();
-  return fmt::format("{}, {}, precision {}, {} thread{}", session.model().folder(), options.backend,
-                     to_string(options.precision), options.threads, options.threads == 1 ? "" : "s");
+  return fmt::format("{}, {}, precision {}, kv cache {}, {} thread{}", session.model().folder(),
+                     options.backend, to_string(options.precision), to_string(session.cache()),
+                     options.threads, options.threads == 1 ? "" : "s");
 }
 
 }  // namespace hexlm::tool

@@ -66,6 +66,8 @@ void add_side_flags(std::vector<Flag>& flags) {
                    "device of the model", ""});
   flags.push_back({"precision-a", 0, FlagKind::choice, "low|normal|high", own, "of the reference", ""});
   flags.push_back({"precision-b", 0, FlagKind::choice, "low|normal|high", own, "of the model", ""});
+  flags.push_back({"kv-cache-a", 0, FlagKind::choice, "f32|f16|int8", own, "of the reference", ""});
+  flags.push_back({"kv-cache-b", 0, FlagKind::choice, "f32|f16|int8", own, "of the model", ""});
   flags.push_back({"threads-a", 0, FlagKind::integer, "N", own, "of the reference", "", false, 1, 1024});
   flags.push_back({"threads-b", 0, FlagKind::integer, "N", own, "of the model", "", false, 1, 1024});
   flags.push_back({"chunk-a", 0, FlagKind::integer, "N", own, "of the reference", "", false, 1, 1e6});
