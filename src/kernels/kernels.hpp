@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -58,6 +59,11 @@ struct PackedMatrix {
   uint16_t* scales = nullptr;
   uint16_t* offsets = nullptr;
 };
+/// The name of this layout. All sets read it, so weights prepacked for one processor suit every other.
+inline constexpr std::string_view packed_layout = "tiles16x4";
+/// The processors that `export --prepack` can be asked for.
+inline constexpr std::array<std::string_view, 3> prepack_targets = {"cpu-x86-vnni", "cpu-arm-dotprod",
+                                                                    "cpu-arm-i8mm"};
 /// Fills sizes for a matrix; false when the codec has no int8 form (float, or a group that 32 doesn't
 /// divide).
 bool describe_packed(const MatrixView& matrix, PackedMatrix& packed);

@@ -3,6 +3,7 @@
 
 #include "base/hash.hpp"
 #include "base/text.hpp"
+#include "formats/prepacked.hpp"
 #include "graph/graph.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
@@ -107,9 +108,19 @@ Json integrity_json(const Model& model) {
   for (const PackageFile& file : manifest.files) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", to_hex(file.checksum)}});
   }
+  const Prepacked* prepacked = model.package()->prepacked();
+  Json packed;
+  if (prepacked != nullptr) {
+    const PrepackedManifest& made = prepacked->manifest();
+    packed = {{"target", made.target},
+              {"layout", made.layout},
+              {"tensors", made.tensors.size()},
+              {"bytes", made.file.bytes}};
+  }
   return {{"verified", model.package()->verified()},
           {"tensors", manifest.tensors.size()},
-          {"files", std::move(files)}};
+          {"files", std::move(files)},
+          {"prepacked", std::move(packed)}};
 }
 
 std::string integrity_text(const Model& model) {
@@ -140,6 +151,11 @@ std::string summary_of(const Model& model, const Forecast& memory) {
   add("tokenizer", model.tokenizer() == nullptr ? "none" : fmt::format("{} ids", model.tokenizer()->size()));
   add("chat template", model.chat_template() != nullptr ? "yes" : "none");
   add("checksums", integrity_text(model));
+  if (model.is_package() && model.package()->prepacked() != nullptr) {
+    const PrepackedManifest& made = model.package()->prepacked()->manifest();
+    add("prepacked", fmt::format("for {} ({}): {} matrices, {}", made.target, made.layout,
+                                 made.tensors.size(), format_bytes(made.file.bytes)));
+  }
   add("memory",
       fmt::format("{} for {} tokens: weights {}, cache {} (precision high: {}), recurrent states {}",
                   format_bytes(memory.total(Precision::normal)), memory.context, format_bytes(memory.weights),
@@ -157,6 +173,8 @@ Result<int> run_inspect(Arguments& arguments) {
   HEXLM_ASSIGN(const auto model, open_model(arguments));
   // No image will come to have them checked later.
   if (!arguments.toggle("no-verify")) HEXLM_TRY(model->verify_vision(arguments.threads()));
+  if (!arguments.toggle("no-verify") && model->is_package())
+    HEXLM_TRY(model->package()->verify_deferred(arguments.threads()));
   const Format format = format_of(arguments);
   if (arguments.toggle("graph") && format == Format::text) {
     print(dump(*model->graph()));
