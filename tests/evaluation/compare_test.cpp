@@ -63,8 +63,8 @@ TEST(CompareOutputs, AgreesWithAnIndependentComputation) {
   const TemporaryFolder folder;
   const std::string checkpoint = test_data("reference/qwen2_tied/checkpoint");
   export_to(checkpoint, folder.file("w4"), "w4g32");
-  const auto reference = open_session(*Model::open(checkpoint, {2, true}), high_precision());
-  const auto other = open_session(*Model::open(folder.file("w4"), {2, true}), high_precision());
+  const auto reference = open_session(*Model::open(checkpoint, {2, true, {}}), high_precision());
+  const auto other = open_session(*Model::open(folder.file("w4"), {2, true, {}}), high_precision());
   ASSERT_TRUE(reference && other);
   constexpr size_t vocabulary = 512;
   constexpr size_t window = 24;
@@ -197,7 +197,7 @@ TEST(CompareLayers, NamesTheDamagedTensorFirst) {
     const std::string damaged = folder.file("damaged");
     std::filesystem::copy(good, damaged, std::filesystem::copy_options::recursive);
     shuffle_scales(damaged, linears[i] + ".weight", static_cast<uint32_t>(i));
-    const auto model = Model::open(damaged, {2, false});
+    const auto model = Model::open(damaged, {2, false, {}});
     ASSERT_TRUE(model) << model.error().message;
     const auto other = open_session(*model, high_precision());
     const auto result = compare(*reference, *other, tokens, options, nullptr);
@@ -216,7 +216,7 @@ TEST(CompareLayers, FeedsTheReferencesInputs) {
   const TemporaryFolder folder;
   export_to(test_data("models/tiny-vl"), folder.file("w4"), "w4g64");
   const auto a = open_session(open_tiny_model(), high_precision());
-  const auto b = open_session(*Model::open(folder.file("w4"), {2, true}), high_precision());
+  const auto b = open_session(*Model::open(folder.file("w4"), {2, true, {}}), high_precision());
   CompareOptions options;
   options.greedy_tokens = 0;
   options.layer_bytes = 1;  // a token at a time, which must not change the values
@@ -245,16 +245,16 @@ TEST(CompareLayers, FeedsTheReferencesInputs) {
 TEST(Compare, RefusesWhatCannotBeCompared) {
   const auto a = open_session(open_tiny_model(), high_precision());
   const auto b =
-      open_session(*Model::open(test_data("reference/qwen3/checkpoint"), {2, true}), high_precision());
+      open_session(*Model::open(test_data("reference/qwen3/checkpoint"), {2, true, {}}), high_precision());
   CompareOptions options;
   EXPECT_THAT(compare(*a, *b, some_tokens(8, 100), options, nullptr).error().message,
               HasSubstr("vocabulary"));
   options.window = 100000;
   EXPECT_EQ(compare(*a, *a, some_tokens(8, 100), options, nullptr).error().code, ErrorCode::usage);
-  const auto c =
-      open_session(*Model::open(test_data("reference/qwen2_tied/checkpoint"), {2, true}), high_precision());
-  const auto d = open_session(*Model::open(test_data("reference/qwen2_untied_sharded/checkpoint"), {2, true}),
+  const auto c = open_session(*Model::open(test_data("reference/qwen2_tied/checkpoint"), {2, true, {}}),
                               high_precision());
+  const auto d = open_session(
+      *Model::open(test_data("reference/qwen2_untied_sharded/checkpoint"), {2, true, {}}), high_precision());
   options.window = 8;
   EXPECT_THAT(compare(*b, *c, some_tokens(8, 100), options, nullptr).error().message,
               HasSubstr("the models differ at node"));

@@ -118,7 +118,7 @@ TEST(ProfileNodes, CountsWorkAndTime) {
 }
 
 TEST(ProfileNodes, CountsAttentionOverTheCache) {
-  const auto model = *Model::open(test_data("reference/qwen3/checkpoint"), {1, true});
+  const auto model = *Model::open(test_data("reference/qwen3/checkpoint"), {1, true, {}});
   const Graph& graph = *model->graph();
   const auto node = std::find_if(graph.nodes().begin(), graph.nodes().end(), [](const Node& each) {
     return std::holds_alternative<op::Attention>(each.op);

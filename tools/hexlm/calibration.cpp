@@ -16,7 +16,7 @@ Result<std::optional<CalibrationSet>> read_calibration(const Arguments& argument
   options.samples = arguments.integer("calibration-samples");
   options.tokens = arguments.integer("calibration-tokens");
   options.seed = static_cast<uint64_t>(arguments.integer("seed"));
-  HEXLM_ASSIGN(const auto model, Model::open(checkpoint, {arguments.threads(), false}));
+  HEXLM_ASSIGN(const auto model, Model::open(checkpoint, {arguments.threads(), false, {}}));
   if (model->tokenizer() == nullptr) {
     return fail(ErrorCode::bad_input, fmt::format("{} has no tokenizer.json to calibrate with", checkpoint),
                 "copy the tokenizer of the model's family into the folder");
