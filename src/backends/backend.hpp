@@ -12,6 +12,7 @@
 #include "formats/codec.hpp"
 #include "graph/graph.hpp"
 #include "graph/low_rank.hpp"
+#include "kernels/cache_type.hpp"
 
 namespace hexlm {
 
@@ -21,13 +22,20 @@ namespace hexlm {
 enum class Precision : uint8_t { low, normal, high };
 std::string_view to_string(Precision precision);
 
+/// What keys and values are kept as unless the user says otherwise: f32 at high, else f16.
+constexpr CacheType default_cache(Precision precision) {
+  return precision == Precision::high ? CacheType::f32 : CacheType::f16;
+}
+
 struct PlanOptions {
   int threads = 1;
+  std::vector<int> processors;  ///< that threads stay on while they compute; empty: any (CPU)
   Precision precision = Precision::normal;
-  int64_t max_tokens = 512;  ///< largest T of one run
-  int64_t max_rows = 512;    ///< largest R of one run
-  int64_t max_patches = 0;   ///< largest V of one run; 0: max_tokens, what a text graph can show
-  int64_t context = 4096;    ///< tokens the state can hold
+  std::optional<CacheType> cache;  ///< none: default_cache(precision)
+  int64_t max_tokens = 512;        ///< largest T of one run
+  int64_t max_rows = 512;          ///< largest R of one run
+  int64_t max_patches = 0;         ///< largest V of one run; 0: max_tokens, what a text graph can show
+  int64_t context = 4096;          ///< tokens the state can hold
 };
 
 /// Yes, or the reason why not (shown by `check` and in placement errors).

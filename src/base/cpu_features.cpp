@@ -1,10 +1,6 @@
 #include "base/cpu_features.hpp"
 
-#include <algorithm>
-#include <cerrno>
-#include <sched.h>
-#include <thread>
-#include <vector>
+#include "base/processors.hpp"
 
 #if defined(__aarch64__)
 #include <sys/auxv.h>
@@ -76,17 +72,6 @@ std::string describe(const CpuFeatures& features) {
   return text;
 }
 
-int available_threads() {
-  // The kernel refuses a mask shorter than its own; 64 Ki processors is far above any kernel's configuration.
-  constexpr size_t largest_mask = 65536 / CPU_SETSIZE;
-  for (size_t sets = 1; sets <= largest_mask; sets *= 2) {
-    std::vector<cpu_set_t> mask(sets);
-    if (sched_getaffinity(0, sets * sizeof(cpu_set_t), mask.data()) == 0) {
-      return std::max(1, CPU_COUNT_S(sets * sizeof(cpu_set_t), mask.data()));
-    }
-    if (errno != EINVAL) break;
-  }
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
+int available_threads() { return static_cast<int>(allowed_processors().size()); }
 
 }  // namespace hexlm

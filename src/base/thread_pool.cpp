@@ -12,6 +12,7 @@
 
 #include "base/cpu_features.hpp"
 #include "base/log.hpp"
+#include "base/processors.hpp"
 
 namespace hexlm {
 namespace {
@@ -79,6 +80,7 @@ struct ThreadPool::Shared {
   std::condition_variable work_came;
   std::condition_variable all_left;
   std::chrono::microseconds spin{spin_time};
+  std::vector<int> processors;
   std::vector<std::thread> workers;
 
   void run_chunks(int worker);
@@ -159,6 +161,7 @@ void ThreadPool::Shared::await_empty() {
 }
 
 void ThreadPool::Shared::work(int worker) {
+  pin_thread(processors);  // refused only when they went offline meanwhile
   uint64_t last_number = 0;
   while (true) {
     await_loop(last_number);
@@ -170,9 +173,12 @@ void ThreadPool::Shared::work(int worker) {
   }
 }
 
-ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()), threads_(std::max(1, threads)) {
+ThreadPool::ThreadPool(int threads, std::vector<int> processors)
+    : shared_(std::make_unique<Shared>()), threads_(std::max(1, threads)) {
   // With more threads than processors a spinning thread keeps a working one from running.
-  if (threads_ > available_threads()) shared_->spin = std::chrono::microseconds(0);
+  const int room = processors.empty() ? available_threads() : static_cast<int>(processors.size());
+  if (threads_ > room) shared_->spin = std::chrono::microseconds(0);
+  shared_->processors = std::move(processors);
   shared_->workers.reserve(static_cast<size_t>(threads_ - 1));
   for (int worker = 1; worker < threads_; ++worker) {
     try {
@@ -192,6 +198,8 @@ ThreadPool::~ThreadPool() {
   shared_->work_came.notify_all();
   for (std::thread& worker : shared_->workers) worker.join();
 }
+
+const std::vector<int>& ThreadPool::processors() const { return shared_->processors; }
 
 void ThreadPool::dispatch(int64_t count, int64_t grain, void* context, Function function) {
   if (count <= 0) return;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 namespace hexlm {
 
@@ -11,13 +12,15 @@ namespace hexlm {
 /// Workers spin briefly between loops, then park. Only one thread may call `run` at a time.
 class ThreadPool {
  public:
-  /// `threads` >= 1 counts the caller's thread.
-  explicit ThreadPool(int threads);
+  /// `threads` >= 1 counts the caller's thread. The pool's own threads stay on `processors`, wherever the
+  /// scheduler likes when that is empty. The caller's thread is the caller's: see PinnedThread.
+  explicit ThreadPool(int threads, std::vector<int> processors = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return threads_; }
+  const std::vector<int>& processors() const;
 
   /// Calls `body(begin, end, worker)` until [0, count) is covered, handing out ranges of `grain` units to
   /// whichever worker is free. Returns when all is done. No allocation. `body` must not throw.

@@ -57,8 +57,9 @@ class Comparison {
                                 options_.window);
     if (!options_.layers) return {};
     const Precision precision = std::min(reference_.options().precision, other_.options().precision);
-    result_.layers =
-        std::make_unique<LayerComparison>(reference_.model(), other_.model(), precision, options_.threads);
+    const CacheType cache = std::max(reference_.cache(), other_.cache());
+    result_.layers = std::make_unique<LayerComparison>(reference_.model(), other_.model(), precision, cache,
+                                                       options_.threads);
     step_ = std::min(step_, result_.layers->tokens_within(options_.layer_bytes));
     HEXLM_ASSIGN(local_state_, other_.create_state());
     return {};

@@ -14,6 +14,8 @@ namespace {
 /// activations in 8 bits, whose noise is about 1 %.
 constexpr double float_snr_db = 70;
 constexpr double half_cache_snr_db = 55;
+/// One scale a head and token, in steps of 1/127 of the greatest number: as for activations.
+constexpr double int8_cache_snr_db = 38;
 constexpr double quantized_input_snr_db = 38;
 
 bool renames(const Node& node) {
@@ -42,9 +44,12 @@ bool is_integer(const Model& model, const std::string& parameter) {
 double noise_of(double snr_db) { return std::pow(10.0, -snr_db / 10); }
 
 /// Noise powers of independent sources add up; a linear's output has the relative error of its weights.
-double expected_snr(const Model& reference, const Model& other, const Node& node, Precision precision) {
+double expected_snr(const Model& reference, const Model& other, const Node& node, Precision precision,
+                    CacheType cache) {
   double noise = noise_of(float_snr_db);
-  if (node.state && precision != Precision::high) noise += noise_of(half_cache_snr_db);
+  const bool is_cache = std::holds_alternative<op::Attention>(node.op) && node.state;
+  if (is_cache && cache == CacheType::f16) noise += noise_of(half_cache_snr_db);
+  if (is_cache && cache == CacheType::int8) noise += noise_of(int8_cache_snr_db);
   double weights = 0;
   bool quantized = false;
   for (const ParameterId id : node.parameters) {
@@ -131,7 +136,8 @@ class LayerComparison::Comparer final : public Observer {
   bool local_;
 };
 
-LayerComparison::LayerComparison(const Model& reference, const Model& other, Precision precision, int threads)
+LayerComparison::LayerComparison(const Model& reference, const Model& other, Precision precision,
+                                 CacheType cache, int threads)
     : recorded_(reference.graph()->nodes().size()),
       position_(recorded_.size(), 0),
       pool_(threads),
@@ -144,7 +150,7 @@ LayerComparison::LayerComparison(const Model& reference, const Model& other, Pre
     difference.name = node.name;
     difference.op = op_name(node.op);
     difference.compared = !renames(node);
-    difference.expected_snr_db = expected_snr(reference, other, node, precision);
+    difference.expected_snr_db = expected_snr(reference, other, node, precision, cache);
     nodes_.push_back(std::move(difference));
     bytes_per_token_.push_back(elements(graph_->value(node.output).shape, {1, 1, 0}) *
                                static_cast<int64_t>(sizeof(float)));

@@ -41,7 +41,9 @@ Status check_same_graph(const Graph& reference, const Graph& other);
 /// time, so that memory is bounded by the tokens of one call.
 class LayerComparison {
  public:
-  LayerComparison(const Model& reference, const Model& other, Precision precision, int threads);
+  /// `precision` is the lower of the two, `cache` the coarser: what they make differ is no divergence.
+  LayerComparison(const Model& reference, const Model& other, Precision precision, CacheType cache,
+                  int threads);
 
   /// Tokens of one call for which all values together take at most `bytes`; at least 1.
   int64_t tokens_within(int64_t bytes) const;

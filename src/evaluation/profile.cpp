@@ -33,14 +33,12 @@ double parameter_elements(const Graph& graph, ParameterId id) {
 }
 
 /// Keys and values that a step of attention reads, and its products with them: token i sees past + i + 1.
-NodeCost attention_cost(const op::Attention& op, const SymbolValues& symbols, int64_t past,
-                        Precision precision) {
+NodeCost attention_cost(const op::Attention& op, const SymbolValues& symbols, int64_t past, CacheType cache) {
   const auto tokens = static_cast<double>(symbols.tokens);
   const double seen = tokens * (static_cast<double>(past) + (tokens + 1) / 2);
-  const double element = precision == Precision::high ? 4 : 2;
   const auto head_dim = static_cast<double>(op.head_dim);
   return {2 * static_cast<double>(past + symbols.tokens) * static_cast<double>(op.key_value_heads) *
-              head_dim * element,
+              head_bytes(cache, head_dim),
           2 * seen * static_cast<double>(op.query_heads) * head_dim};
 }
 
@@ -82,8 +80,7 @@ class NodeTimer final : public Observer {
     ++entry.calls;
     entry.seconds += seconds;
     profile_.events.push_back({index, std::chrono::duration<double>(last_ - origin_).count(), seconds});
-    const NodeCost cost =
-        cost_of(graph, node, *session_.model().weights(), symbols, past_, session_.options().precision);
+    const NodeCost cost = cost_of(graph, node, *session_.model().weights(), symbols, past_, session_.cache());
     entry.cost.bytes += cost.bytes;
     entry.cost.macs += cost.macs;
     // What the bookkeeping takes is no node's time.
@@ -109,7 +106,7 @@ double rate(double amount, double seconds) { return seconds > 0 ? amount / secon
 }  // namespace
 
 NodeCost cost_of(const Graph& graph, const Node& node, const WeightSource& weights,
-                 const SymbolValues& symbols, int64_t past, Precision precision) {
+                 const SymbolValues& symbols, int64_t past, CacheType cache) {
   NodeCost cost;
   if (std::holds_alternative<op::Reshape>(node.op)) return cost;
   for (const ValueId id : node.inputs) cost.bytes += 4 * elements_of(graph, id, symbols);
@@ -127,7 +124,7 @@ NodeCost cost_of(const Graph& graph, const Node& node, const WeightSource& weigh
   }
   cost.bytes += used * parameter_bytes(graph, node, weights);
   if (const auto* attention = std::get_if<op::Attention>(&node.op)) {
-    const NodeCost own = attention_cost(*attention, symbols, past, precision);
+    const NodeCost own = attention_cost(*attention, symbols, past, cache);
     cost.bytes += own.bytes;
     cost.macs = own.macs;
     return cost;

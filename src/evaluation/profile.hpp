@@ -20,7 +20,7 @@ struct NodeCost {
 };
 /// `past` is the number of tokens in the cache before the step.
 NodeCost cost_of(const Graph& graph, const Node& node, const WeightSource& weights,
-                 const SymbolValues& symbols, int64_t past, Precision precision);
+                 const SymbolValues& symbols, int64_t past, CacheType cache);
 
 struct NodeProfile {
   std::string name;

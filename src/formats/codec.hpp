@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -80,6 +81,13 @@ struct WeightView {
   }
 };
 
+/// One weight in the layout of a backend's kernels, whose sizes the backend checks.
+struct PackedParts {
+  std::span<const std::byte> codes;
+  std::span<const std::byte> scales;
+  std::span<const std::byte> offsets;  ///< empty for symmetric codecs
+};
+
 /// Where a model's weights come from: a checkpoint (float) or a package (any codec). Thread-safe to read.
 class WeightSource {
  public:
@@ -91,6 +99,13 @@ class WeightSource {
   /// shape are right. Errors: as `find`.
   virtual Result<WeightView> describe(std::string_view name) const { return find(name); }
   virtual bool contains(std::string_view name) const = 0;
+  /// The layout in which the source also has weights ready for kernels; empty when in none.
+  virtual std::string packed_layout() const { return {}; }
+  /// A weight in packed_layout(); nullptr when the source has it in its stored form only.
+  virtual const PackedParts* find_packed(std::string_view /*name*/) const { return nullptr; }
+  /// Compares the checksum of a weight's packed or stored form where opening put that off, as it does for
+  /// weights that are there in both: only one of the two will be read. Errors: bad_input.
+  virtual Status check(std::string_view /*name*/, bool /*packed*/) const { return {}; }
   /// Tells the source that the weight's bytes were consumed, so that its pages may leave memory.
   virtual void release(const WeightView& weight) const = 0;
   /// File or folder, for messages.

@@ -13,6 +13,7 @@
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
 #include "formats/json.hpp"
+#include "formats/prepacked.hpp"
 #include "formats/two_level.hpp"
 
 namespace hexlm {
@@ -62,6 +63,9 @@ Status check_nothing_else(const SafetensorsFile& file, const std::set<std::strin
 
 }  // namespace
 
+Package::Package() = default;
+Package::~Package() = default;
+
 bool Package::is_package(const std::string& folder) {
   std::error_code error;
   return fs::is_regular_file(fs::path(folder) / manifest_name, error);
@@ -75,6 +79,8 @@ Result<std::shared_ptr<Package>> Package::open(const std::string& folder, bool v
     for (const PackageFile& file : package->manifest_.files) HEXLM_TRY(verify_file(folder, file));
   }
   HEXLM_TRY(package->open_files());
+  HEXLM_ASSIGN(std::optional<Prepacked> prepacked, Prepacked::open(folder, package->manifest_, verify));
+  if (prepacked) package->prepacked_ = std::make_unique<const Prepacked>(*std::move(prepacked));
   if (verify) HEXLM_TRY(package->verify_weights(threads));
   package->verified_ = verify;
   return package;
@@ -149,7 +155,8 @@ Status Package::verify_weights(int threads) const {
   for (const PackageFile& file : manifest_.files) HEXLM_TRY(verify_frame(file));
   std::vector<size_t> now;
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
-    if (manifest_.tensors[i].file != vision_file) now.push_back(i);
+    const PackageTensor& tensor = manifest_.tensors[i];
+    if (tensor.file != vision_file && find_packed(tensor.name) == nullptr) now.push_back(i);
   }
   return verify_some(now, threads);
 }
@@ -158,6 +165,16 @@ Status Package::verify_tensors(std::string_view file, int threads) const {
   std::vector<size_t> tensors;
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
     if (manifest_.tensors[i].file == file) tensors.push_back(i);
+  }
+  return verify_some(tensors, threads);
+}
+
+Status Package::verify_deferred(int threads) const {
+  std::vector<size_t> tensors;
+  for (size_t i = 0; i < manifest_.tensors.size(); ++i) {
+    if (find_packed(manifest_.tensors[i].name) == nullptr) continue;
+    HEXLM_TRY(prepacked_->verify(manifest_.tensors[i].name));
+    tensors.push_back(i);
   }
   return verify_some(tensors, threads);
 }
@@ -226,6 +243,18 @@ Result<WeightView> Package::find(std::string_view name) const {
 }
 
 bool Package::contains(std::string_view name) const { return index_.find(name) != index_.end(); }
+
+std::string Package::packed_layout() const { return prepacked_ ? prepacked_->manifest().layout : ""; }
+
+const PackedParts* Package::find_packed(std::string_view name) const {
+  return prepacked_ ? prepacked_->find(name) : nullptr;
+}
+
+Status Package::check(std::string_view name, bool packed) const {
+  const PackageTensor* tensor = find_tensor(name);
+  if (!verified_ || tensor == nullptr || find_packed(name) == nullptr) return {};
+  return packed ? prepacked_->verify(name) : verify(*tensor);
+}
 
 void Package::release(const WeightView& weight) const {
   const auto found = index_.find(weight.name);

@@ -78,16 +78,19 @@ std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor);
 /// Bytes of those parts together. `shape` is a weight's, its element count below 2^63.
 uint64_t stored_bytes(const Codec& codec, const std::vector<int64_t>& shape);
 
+class Prepacked;
+
 /// An opened package: manifest checked against the tensor files (every tensor present with the codec's dtype
 /// and shape, nothing unlisted but padding).
 class Package : public WeightSource {
  public:
   /// With `verify`, the checksums of the manifest, of every listed file and of every tensor outside
-  /// vision_file are compared (in parallel over `threads`). Errors: bad_input, naming file, tensor or field
-  /// and both values.
+  /// vision_file are compared (in parallel over `threads`), but of weights that are there in the kernels'
+  /// layout too: see check. Errors: bad_input, naming file, tensor or field and both values.
   static Result<std::shared_ptr<Package>> open(const std::string& folder, bool verify, int threads);
   /// True when `folder` holds a manifest.json.
   static bool is_package(const std::string& folder);
+  ~Package() override;
 
   const Manifest& manifest() const { return manifest_; }
   const std::string& folder() const { return folder_; }
@@ -97,16 +100,23 @@ class Package : public WeightSource {
   const PackageTensor* find_tensor(std::string_view name) const;
   /// Compares one tensor's checksum with the manifest's.
   Status verify(const PackageTensor& tensor) const;
+  /// What is there in the kernels' layout; nullptr when nothing is.
+  const Prepacked* prepacked() const { return prepacked_.get(); }
+  /// Compares what `open` put off of weights that are there in two forms, in both.
+  Status verify_deferred(int threads) const;
   /// Compares those of all tensors in one of the package's files.
   Status verify_tensors(std::string_view file, int threads) const;
 
   Result<WeightView> find(std::string_view name) const override;
   bool contains(std::string_view name) const override;
+  std::string packed_layout() const override;
+  const PackedParts* find_packed(std::string_view name) const override;
+  Status check(std::string_view name, bool packed) const override;
   void release(const WeightView& weight) const override;
   std::string origin() const override { return folder_; }
 
  private:
-  Package() = default;
+  Package();
   Status open_files();
   Status verify_frame(const PackageFile& listed) const;
   Status verify_weights(int threads) const;
@@ -118,6 +128,7 @@ class Package : public WeightSource {
   Manifest manifest_;
   std::map<std::string, size_t, std::less<>> index_;
   std::map<std::string, SafetensorsFile, std::less<>> files_;
+  std::unique_ptr<const Prepacked> prepacked_;
   /// Scales of two-level tensors as fp16, made when a tensor is first asked for; views point into them.
   mutable std::mutex expanded_mutex_;
   mutable std::map<std::string, std::vector<uint16_t>, std::less<>> expanded_;

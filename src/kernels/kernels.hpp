@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -7,6 +8,7 @@
 
 #include "base/cpu_features.hpp"
 #include "formats/codec.hpp"
+#include "kernels/cache_type.hpp"
 
 namespace hexlm {
 
@@ -57,6 +59,11 @@ struct PackedMatrix {
   uint16_t* scales = nullptr;
   uint16_t* offsets = nullptr;
 };
+/// The name of this layout. All sets read it, so weights prepacked for one processor suit every other.
+inline constexpr std::string_view packed_layout = "tiles16x4";
+/// The processors that `export --prepack` can be asked for.
+inline constexpr std::array<std::string_view, 3> prepack_targets = {"cpu-x86-vnni", "cpu-arm-dotprod",
+                                                                    "cpu-arm-i8mm"};
 /// Fills sizes for a matrix; false when the codec has no int8 form (float, or a group that 32 doesn't
 /// divide).
 bool describe_packed(const MatrixView& matrix, PackedMatrix& packed);
@@ -92,9 +99,11 @@ struct AttentionArguments {
   int64_t query_stride = 0;
   int64_t heads = 1;  ///< query heads of this key/value head, `head_dim` apart
   int64_t head_dim = 0;
+  CacheType cache = CacheType::f32;
   const void* keys = nullptr;  ///< [entries, head_dim] of the cache type
   const void* values = nullptr;
-  bool half_cache = false;  ///< fp16 instead of fp32
+  const float* key_scales = nullptr;  ///< [entries], of an int8 cache
+  const float* value_scales = nullptr;
   int64_t past = 0;
   int64_t entries = 0;  ///< 0: causal
   int64_t token_begin = 0;
@@ -161,6 +170,8 @@ struct KernelSet {
   void (*silu_multiply)(const float* gate, const float* up, float* y, int64_t count) = nullptr;
   void (*sigmoid_multiply)(const float* x, const float* gate, float* y, int64_t count) = nullptr;
   void (*store_half)(const float* x, uint16_t* y, int64_t count) = nullptr;
+  /// x ≈ scale · y with scale = max |x| / 127; where x is not finite the scale is NaN.
+  void (*store_int8)(const float* x, int8_t* y, float* scale, int64_t count) = nullptr;
   void (*attention)(const AttentionArguments&) = nullptr;
   /// Depthwise causal convolution + SiLU of channels channel_begin … channel_end−1 over `tokens` tokens;
   /// `history` [taps−1, channels] holds the inputs before x and is updated.

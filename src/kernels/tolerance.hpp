@@ -14,12 +14,13 @@ struct Tolerance {
   std::string_view relative_to;  ///< what the magnitude is
 };
 
-inline constexpr std::array<Tolerance, 19> kernel_tolerances = {{
+inline constexpr std::array<Tolerance, 20> kernel_tolerances = {{
     {"dequantize_row", 0, "every set makes the same floats"},
     {"pack", 0, "every set makes the same bytes"},
     {"quantize_rows", 0, "every set makes the same int8 values, scales and sums"},
     {"add", 0, "every set makes the same floats"},
     {"store_half", 0, "every set makes the same halves, NaN payloads aside"},
+    {"store_int8", 0, "every set makes the same int8 values and scales"},
     {"float_linear", 4e-7, "the output's sum of |x·w|, plus |bias|"},
     {"int8_linear", 4e-7, "the output's sum of |block result|, plus |bias|; vector sets equal each other"},
     {"rms_norm", 6e-7, "|output|"},

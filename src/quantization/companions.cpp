@@ -113,7 +113,7 @@ Status write_runtime_defaults(const std::string& checkpoint, const std::string& 
   const bool samples = do_sample != generation.end() && do_sample->is_boolean() && do_sample->get<bool>();
   Json settings = Json::object();
   settings["backend_type"] = "cpu";
-  settings["thread_num"] = 0;
+  settings["thread_num"] = "auto";
   settings["precision"] = "normal";
   settings["memory"] = "low";
   settings["max_new_tokens"] = number_or(generation, "max_new_tokens", 512);

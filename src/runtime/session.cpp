@@ -39,7 +39,9 @@ Result<PlanOptions> plan_options(const Model& model, const SessionOptions& optio
   }
   PlanOptions plan;
   plan.threads = options.threads;
+  plan.processors = options.processors;
   plan.precision = options.precision;
+  plan.cache = options.cache;
   plan.context = options.context == 0 ? limit : options.context;
   plan.max_tokens = std::min(options.chunk, plan.context);
   const int64_t row_bytes = vocabulary * static_cast<int64_t>(sizeof(float));

@@ -17,9 +17,11 @@ namespace hexlm {
 struct SessionOptions {
   std::string backend = "cpu";
   int threads = 1;
+  std::vector<int> processors;  ///< that threads stay on while they compute; empty: any
   Precision precision = Precision::normal;
-  int64_t context = 0;  ///< 0: Model::max_context
-  int64_t chunk = 512;  ///< tokens per prefill step
+  std::optional<CacheType> cache;  ///< none: default_cache(precision)
+  int64_t context = 0;             ///< 0: Model::max_context
+  int64_t chunk = 512;             ///< tokens per prefill step
 };
 
 /// "cpu 214/214 nodes", "hexagon 196/198 nodes, cpu 2 (embedding, lm_head)"
@@ -33,6 +35,7 @@ class Session {
 
   const Model& model() const { return *model_; }
   const SessionOptions& options() const { return options_; }
+  CacheType cache() const { return options_.cache.value_or(default_cache(options_.precision)); }
   /// Tokens in the cache.
   int64_t length() const { return state_->length(); }
   int64_t capacity() const { return state_->capacity(); }

@@ -220,6 +220,7 @@ Status VisionEncoder::prepare_plan(int64_t cells) {
   HEXLM_ASSIGN(const auto backend, make_backend(options_.backend));
   PlanOptions plan;
   plan.threads = options_.threads;
+  plan.processors = options_.processors;
   plan.precision = options_.precision;
   plan.max_tokens = 1;
   plan.max_rows = 1;

@@ -20,6 +20,7 @@ namespace hexlm {
 struct VisionOptions {
   std::string backend = "cpu";
   int threads = 1;
+  std::vector<int> processors;  ///< that threads stay on while they compute; empty: any
   Precision precision = Precision::normal;
   /// Pixels of a resized image at most; 0: what the model's preprocessor_config.json says.
   int64_t max_pixels = 0;

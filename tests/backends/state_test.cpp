@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <cstring>
 #include <gmock/gmock.h>
+#include <map>
 
+#include "backends/cpu/state_set.hpp"
 #include "support.hpp"
 
 namespace hexlm {
@@ -197,6 +201,56 @@ TEST_P(States, ACacheCostsWhatIsUsedOfIt) {
   large.logits(tokens(0, 20), 32);
   EXPECT_GT(large.state().resident_bytes(), before);
   EXPECT_LT(large.state().resident_bytes(), uint64_t{1} << 20);
+}
+
+TEST_P(States, OfEveryCacheTypeGrowInPlaceAndComeBack) {
+  for (const CacheType cache : cache_types) {
+    SCOPED_TRACE(to_string(cache));
+    PlanOptions options = small_options(int64_t{1} << 24);
+    options.cache = cache;
+    Runner runner(reference_.graph, reference_.weights, options);
+    const auto last_of = [&](std::span<const int32_t> tokens) {
+      const std::vector<float> logits = runner.logits(tokens, 32);
+      return std::vector<float>(logits.end() - reference_.vocabulary, logits.end());
+    };
+    auto& state = dynamic_cast<CpuStateSet&>(runner.state());
+    const auto& states = reference_.graph->states();
+    const auto found = std::find_if(states.begin(), states.end(), [](const State& each) {
+      return each.kind == State::Kind::key_value_cache;
+    });
+    const StateId id{static_cast<int32_t>(found - states.begin())};
+    last_of(tokens(0, 12));
+    const KeyValueCache before = state.cache(id);
+    const auto head = static_cast<size_t>(12 * found->dims[1] * element_bytes(cache));
+    const std::vector<std::byte> old(before.values, before.values + head);
+    auto snapshot = state.snapshot();
+    ASSERT_TRUE(snapshot);
+    const std::vector<float> straight = last_of(tokens(12, 8));
+    EXPECT_EQ(state.cache(id).keys, before.keys);
+    EXPECT_EQ(std::memcmp(state.cache(id).values, old.data(), head), 0);
+    EXPECT_LT(state.resident_bytes(), uint64_t{1} << 20);
+    ASSERT_TRUE(state.restore(**snapshot));
+    EXPECT_EQ(last_of(tokens(12, 8)), straight);
+  }
+}
+
+TEST(CacheBytes, AreThoseOfTheType) {
+  const ReferenceCase reference = load_case("qwen3");
+  std::map<CacheType, uint64_t> bytes;
+  for (const CacheType cache : cache_types) {
+    PlanOptions options = small_options(4096);
+    options.max_tokens = 32;
+    options.cache = cache;
+    Runner runner(reference.graph, reference.weights, options);
+    const std::vector<int32_t> tokens(2048, 3);
+    runner.logits(tokens, 32);
+    bytes[cache] = runner.state().resident_bytes();
+  }
+  EXPECT_EQ(bytes[CacheType::f32], 2 * bytes[CacheType::f16]);
+  // Half of f16, and four bytes a head.
+  const auto numbers = static_cast<double>(bytes[CacheType::f16]);
+  EXPECT_GT(static_cast<double>(bytes[CacheType::int8]), 0.5 * numbers);
+  EXPECT_LT(static_cast<double>(bytes[CacheType::int8]), 0.7 * numbers);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, States, testing::Values("qwen3", "qwen3_5_text"),

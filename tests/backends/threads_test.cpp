@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <random>
 
+#include "base/processors.hpp"
 #include "models/model_config.hpp"
 #include "support.hpp"
 
@@ -88,6 +89,32 @@ TEST_P(Threads, DoNotChangeABitOfPrefillAndDecoding) {
       EXPECT_EQ(second, decoded) << to_string(precision) << " threads " << threads;
     }
   }
+}
+
+/// Where the calling thread may run while a step is computed.
+class MaskObserver : public Observer {
+ public:
+  void after(const Node&, const Value&, std::span<const float>, const SymbolValues&) override {
+    seen = allowed_processors();
+  }
+  std::vector<int> seen;
+};
+
+TEST(PinnedThreads, ComputeTheSameAndGiveTheCallerItsProcessorsBack) {
+  const WideModel model(hybrid, *parse_codec("w4g64"));
+  ASSERT_NE(model.graph, nullptr);
+  const std::vector<int> before = allowed_processors();
+  const std::vector<int32_t> tokens = {5, 9, 2, 77, 31, 599, 0, 8};
+  PlanOptions options;
+  options.context = 64;
+  options.threads = 2;
+  Runner free(model.graph, model.weights, options);
+  options.processors = {before.back()};
+  Runner pinned(model.graph, model.weights, options);
+  MaskObserver mask;
+  EXPECT_EQ(pinned.logits(tokens, 8, &mask), free.logits(tokens, 8));
+  EXPECT_EQ(mask.seen, options.processors);
+  EXPECT_EQ(allowed_processors(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Threads,

@@ -125,9 +125,16 @@ TEST(ProfileNodes, CountsAttentionOverTheCache) {
   });
   ASSERT_NE(node, graph.nodes().end());
   const auto& attention = std::get<op::Attention>(node->op);
-  const NodeCost cost = cost_of(graph, *node, *model->weights(), {1, 1, 0}, 9, Precision::high);
+  const NodeCost cost = cost_of(graph, *node, *model->weights(), {1, 1, 0}, 9, CacheType::f32);
   // One query sees ten keys and ten values.
   EXPECT_EQ(cost.macs, 2.0 * 10 * static_cast<double>(attention.query_heads * attention.head_dim));
+  const auto bytes = [&](CacheType cache) {
+    return cost_of(graph, *node, *model->weights(), {1, 1, 0}, 9, cache).bytes;
+  };
+  const auto heads = 2.0 * 10 * static_cast<double>(attention.key_value_heads);
+  const auto numbers = heads * static_cast<double>(attention.head_dim);
+  EXPECT_EQ(bytes(CacheType::f32) - bytes(CacheType::f16), 2 * numbers);
+  EXPECT_EQ(bytes(CacheType::f32) - bytes(CacheType::int8), 3 * numbers - 4 * heads);
 }
 
 }  // namespace

@@ -172,5 +172,43 @@ TEST_P(ElementwiseTest, StoreHalf) {
   }
 }
 
+TEST_P(ElementwiseTest, StoreInt8) {
+  Random random(36);
+  for (const int64_t count : {0, 1, 7, 8, 9, 15, 16, 17, 31, 33, 64, 80, 130}) {
+    for (int round = 0; round < 12; ++round) {
+      const float size = std::pow(10.0F, static_cast<float>(round * 4 - 36));  // 1e-36 … 1e8
+      std::vector<float> x = random.normals(count, size);
+      for (float& value : x) value = random.between(0, 9) == 0 ? 0.0F : value;
+      if (round == 3 && count > 2) x[count / 2] = nan_value;
+      if (round == 5 && count > 2) x[count - 1] = -infinity;
+      if (round == 7) std::fill(x.begin(), x.end(), -0.0F);
+      const std::vector<int8_t> untouched(static_cast<size_t>(count) + 1, 99);
+      std::vector<int8_t> expected = untouched;
+      std::vector<int8_t> actual = untouched;
+      float expected_scale = -1;
+      float scale = -1;
+      truth().store_int8(x.data(), expected.data(), &expected_scale, count);
+      set().store_int8(x.data(), actual.data(), &scale, count);
+      SCOPED_TRACE(testing::Message() << "count " << count << " size " << size);
+      EXPECT_EQ(actual, expected);
+      EXPECT_EQ(actual.back(), 99);
+      if (std::isnan(expected_scale)) {
+        EXPECT_TRUE(std::isnan(scale));
+        continue;
+      }
+      EXPECT_EQ(scale, expected_scale);
+      for (int64_t i = 0; i < count; ++i)
+        EXPECT_LE(std::fabs(scale * static_cast<float>(actual[i]) - x[i]), 0.5001F * scale + 1e-29F);
+    }
+  }
+  // A value half way between two steps goes to the even one.
+  const std::vector<float> ties = {127, 0.5F, 1.5F, 2.5F, -0.5F, -1.5F, -126.5F, 125.5F, 3.5F};
+  std::vector<int8_t> rounded(ties.size());
+  float scale = 0;
+  set().store_int8(ties.data(), rounded.data(), &scale, static_cast<int64_t>(ties.size()));
+  EXPECT_EQ(scale, 1.0F);
+  EXPECT_EQ(rounded, (std::vector<int8_t>{127, 0, 2, 2, 0, -2, -126, 126, 4}));
+}
+
 }  // namespace
 }  // namespace hexlm::test

@@ -22,9 +22,9 @@ TEST_F(Registry, ListsTheReferenceLastAndEveryEntryIsSet) {
     SCOPED_TRACE(set->name);
     EXPECT_TRUE(set->supported && set->float_linear && set->pack && set->quantize_rows && set->int8_linear &&
                 set->dequantize_row && set->rms_norm && set->gated_rms_norm && set->rope && set->add &&
-                set->silu_multiply && set->sigmoid_multiply && set->store_half && set->attention &&
-                set->causal_convolution && set->delta_net && set->layer_norm && set->gelu_tanh &&
-                set->gelu_erf && set->gelu_quick);
+                set->silu_multiply && set->sigmoid_multiply && set->store_half && set->store_int8 &&
+                set->attention && set->causal_convolution && set->delta_net && set->layer_norm &&
+                set->gelu_tanh && set->gelu_erf && set->gelu_quick);
   }
 }
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@ namespace hexlm {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 class EveryVerb : public testing::TestWithParam<const char*> {};
@@ -47,6 +49,25 @@ void expect_usage_error(const std::vector<std::string>& arguments, const std::st
   }
 }
 
+TEST(Threads, ByAutoAreWhatVersionSaysAndRunShows) {
+  const Json version = run_hexlm({"version", "--format", "json"}).json();
+  const std::string choice = version["threads_auto"].get<std::string>();
+  EXPECT_GE(std::stoi(choice), 1) << choice;
+  EXPECT_LE(std::stoi(choice), version["threads"].get<int>());
+  const auto said = [](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", tiny_model(), "--ids", "1,2", "-n", "1", "-v"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_hexlm(arguments).err;
+  };
+  EXPECT_THAT(said({}), HasSubstr(fmt::format("threads {} (auto: {})", std::stoi(choice), choice)));
+  EXPECT_THAT(said({"--threads", "auto"}), HasSubstr("(auto: "));
+  const std::string by_number = said({"--threads", "3"});
+  EXPECT_THAT(by_number, HasSubstr("threads 3"));
+  EXPECT_THAT(by_number, Not(HasSubstr("auto")));
+  EXPECT_THAT(said({"--threads", "0"}),
+              HasSubstr(fmt::format("threads {}\n", version["threads"].get<int>())));
+}
+
 TEST(CommandLine, RefusesWhatItCantRead) {
   expect_usage_error({}, "no verb given", "`hexlm --help`");
   expect_usage_error({"exprot"}, "there is no verb \"exprot\"", "did you mean export?");
@@ -58,7 +79,7 @@ TEST(CommandLine, RefusesWhatItCantRead) {
 
 TEST(CommandLine, ChecksValuesBeforeItOpensAnything) {
   expect_usage_error({"run", "absent", "hi", "--threads", "-1"},
-                     "--threads must be an integer from 0 to 1024, got \"-1\"");
+                     "--threads must be an integer from 0 to 1024 or auto, got \"-1\"");
   expect_usage_error({"run", "absent", "hi", "--threads", "two"}, "--threads must be an integer");
   expect_usage_error({"run", "absent", "hi", "--temperature", "1e999"},
                      "--temperature must be a number of at least 0");

@@ -44,10 +44,23 @@ TEST(CompareVerb, ComparesSettingsOfOneModel) {
                  "5,6,7,8,9,10,11,12", "--min-top1", "1", "--max-kl", "0.01"});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("precision high"));
-  EXPECT_THAT(result.out, HasSubstr("precision normal, 1 thread"));
+  EXPECT_THAT(result.out, HasSubstr("precision normal, kv cache f16, 1 thread"));
   EXPECT_THAT(result.out, HasSubstr("first divergence: none"));
   EXPECT_EQ(run_hexlm({"compare", tiny_model(), tiny_model()}).code, 2);  // nothing to run
   EXPECT_EQ(run_hexlm({"compare", tiny_model(), reference_checkpoint("qwen3"), "--ids", "1,2,3"}).code, 3);
+}
+
+TEST(CompareVerb, ComparesCacheTypes) {
+  const auto result = run_hexlm({"compare", tiny_model(), tiny_model(), "--precision", "high", "--kv-cache-b",
+                                 "int8", "--text", heldout(), "--tokens", "200", "--format", "json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = result.json();
+  EXPECT_THAT(json["reference"].get<std::string>(), HasSubstr("precision high, kv cache f32"));
+  EXPECT_THAT(json["model"].get<std::string>(), HasSubstr("precision high, kv cache int8"));
+  EXPECT_GT(json["kl_mean"].get<double>(), 0);
+  EXPECT_LT(json["kl_mean"].get<double>(), 0.01);
+  // The cache's own rounding is no divergence.
+  EXPECT_TRUE(json["first_divergence"].is_null()) << json["first_divergence"];
 }
 
 TEST(Bench, KeepsToItsSchemaOverAGrid) {

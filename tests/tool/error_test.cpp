@@ -120,7 +120,7 @@ TEST(Errors, OfSettingsSayWhoseTheyAre) {
       {R"({"backend_type": 1})", "backend_type must be a string, got 1"},
       {R"({"temperature": -1})", "temperature must be a number of at least 0, got \"-1\""},
       {R"({"top_k": {"a": 1}})", "top_k must be an integer, got {\"a\":1}"},
-      {R"({"thread_num": "many"})", "threads must be an integer from 0 to 1024, got \"many\""},
+      {R"({"thread_num": "many"})", "threads must be an integer from 0 to 1024 or auto, got \"many\""},
       {R"({"tempreature": 1})", "unknown key \"tempreature\""}};
   for (const auto& [content, message] : cases) {
     SCOPED_TRACE(content);

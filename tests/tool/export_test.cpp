@@ -204,5 +204,28 @@ TEST(Export, TheTinyModelStillAnswersAtFourBits) {
   EXPECT_EQ((*answer)["city"], "Paris");
 }
 
+TEST(ExportPrepack, WritesWhatOpensAsAMemoryMapAndSaysSo) {
+  const TemporaryFolder folder;
+  const std::string package = folder.file("package");
+  const auto result = run_hexlm({"export", tiny_model(), "-o", package, "--quant", "w4g64", "--prepack",
+                                 "cpu-arm-dotprod", "--verify", "--format", "json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json prepacked = result.json()["prepacked"];
+  EXPECT_EQ(prepacked["target"], "cpu-arm-dotprod");
+  EXPECT_GT(prepacked["tensors"].get<int>(), 40);
+  EXPECT_EQ(prepacked["bytes"], std::filesystem::file_size(package + "/prepacked/cpu.safetensors"));
+  const Json inspected = run_hexlm({"inspect", package, "--format", "json"}).json();
+  EXPECT_EQ(inspected["integrity"]["prepacked"]["tensors"], prepacked["tensors"]);
+  EXPECT_THAT(run_hexlm({"inspect", package}).out, HasSubstr("prepacked       for cpu-arm-dotprod"));
+  const std::vector<std::string> run = {"run", package, "--ids", "5,9,2", "-n", "8", "--temperature", "0"};
+  const std::string tokens = run_hexlm(run).out;
+  std::filesystem::remove_all(package + "/prepacked");
+  EXPECT_EQ(run_hexlm(run).out, tokens);
+  EXPECT_TRUE(run_hexlm({"inspect", package, "--format", "json"}).json()["integrity"]["prepacked"].is_null());
+  const auto other = run_hexlm({"export", tiny_model(), "-o", folder.file("other"), "--prepack", "cpu-x87"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("did you mean cpu-x86-vnni?"));
+}
+
 }  // namespace
 }  // namespace hexlm

@@ -206,6 +206,13 @@ TEST(Inspect, ShowsTensorsNodesAndMemory) {
   // Two full-attention layers, 2 heads of 64, keys and values, fp16.
   EXPECT_EQ(json["memory"]["cache_bytes"]["normal"], 2 * 2 * 2 * 64 * 1000 * 2);
   EXPECT_EQ(json["memory"]["cache_bytes"]["high"], 2 * 2 * 2 * 64 * 1000 * 4);
+  const Json& cache = json["memory"]["kv_cache"];
+  for (const auto& [type, head] : {std::pair{"f32", 64 * 4}, {"f16", 64 * 2}, {"int8", 64 + 4}}) {
+    EXPECT_EQ(cache[type]["bytes_per_token"], 2 * 2 * 2 * head) << type;
+    EXPECT_EQ(cache[type]["bytes"], 2 * 2 * 2 * head * 1000) << type;
+  }
+  EXPECT_THAT(run_hexlm({"inspect", tiny_model(), "--context", "1000"}).out,
+              HasSubstr("kv cache int8   544 bytes a token, "));
   // Six delta-net layers: 4 heads of 64×64, and 3 earlier inputs of 512 channels.
   EXPECT_EQ(json["memory"]["recurrent_state_bytes"], 6 * 4 * (4 * 64 * 64 + 3 * 512));
   const auto graph = run_hexlm({"inspect", tiny_model(), "--graph"});

@@ -9,6 +9,7 @@
 
 #include "base/cpu_features.hpp"
 #include "base/log.hpp"
+#include "base/processors.hpp"
 #include "base/text.hpp"
 
 namespace hexlm::tool {
@@ -20,6 +21,7 @@ constexpr std::string_view variable_prefix = "HEXLM_";
 std::string_view canonical_key(std::string_view key) {
   if (key == "backend_type") return "backend";
   if (key == "thread_num") return "threads";
+  if (key == "cache_type") return "kv_cache";
   return key;
 }
 
@@ -34,13 +36,15 @@ std::string bounds_text(const Flag& flag) {
   if (std::isinf(flag.greatest)) return fmt::format(" of at least {:.15g}", flag.least);
   if (flag.kind == FlagKind::number)
     return fmt::format(" from {:.15g} to {:.15g}", flag.least, flag.greatest);
-  return fmt::format(" from {:.0f} to {:.0f}", flag.least, flag.greatest);
+  const std::string bounds = fmt::format(" from {:.0f} to {:.0f}", flag.least, flag.greatest);
+  return flag.word.empty() ? bounds : fmt::format("{} or {}", bounds, flag.word);
 }
 
 bool within(const Flag& flag, double value) { return value >= flag.least && value <= flag.greatest; }
 
 bool is_integer(const Flag& flag, std::string_view text) {
   int64_t value = 0;
+  if (!flag.word.empty() && text == flag.word) return true;
   return parse_integer(text, value) && within(flag, static_cast<double>(value));
 }
 
@@ -297,9 +301,17 @@ std::vector<int64_t> Arguments::integers(std::string_view flag) const {
   return values;
 }
 
-int Arguments::threads() const {
-  const int64_t threads = integer("threads");
-  return threads == 0 ? available_threads() : static_cast<int>(threads);
+ThreadSetting read_threads(std::string_view text) {
+  int64_t threads = 0;
+  if (parse_integer(text, threads))
+    return {threads == 0 ? available_threads() : static_cast<int>(threads), {}, {}};
+  const ProcessorChoice choice = choose_processors("/sys", allowed_processors());
+  return {static_cast<int>(choice.processors.size()),
+          choice.pinned() ? choice.processors : std::vector<int>(), describe(choice)};
 }
+
+ThreadSetting Arguments::thread_setting() const { return read_threads(text("threads")); }
+
+int Arguments::threads() const { return thread_setting().threads; }
 
 }  // namespace hexlm::tool

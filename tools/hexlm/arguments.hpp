@@ -16,6 +16,15 @@ namespace hexlm::tool {
 /// Texts given for each flag, by flag name; toggles as "true" or "false".
 using FlagValues = std::map<std::string, std::vector<std::string>, std::less<>>;
 
+/// What a value of --threads means on this machine.
+struct ThreadSetting {
+  int threads = 1;
+  std::vector<int> processors;  ///< that threads stay on; empty: any
+  std::string reason;           ///< how auto came to it; empty for a number
+};
+/// `text` is a number (0: every processor) or auto.
+ThreadSetting read_threads(std::string_view text);
+
 /// One verb's command line and settings. Every source of settings is a layer, asked in order: flags, HEXLM_*
 /// variables, the --config file, the package's config.json, its generation_config.json, the flag's default.
 /// A layer is checked whole when it is added, so that reading a value cannot fail.
@@ -47,7 +56,8 @@ class Arguments {
   int64_t integer(std::string_view flag) const;
   double number(std::string_view flag) const;
   std::vector<int64_t> integers(std::string_view flag) const;
-  /// `threads`, with 0 replaced by the number of processors.
+  ThreadSetting thread_setting() const;
+  /// Of thread_setting() the number, for work that isn't kept on processors.
   int threads() const;
 
  private:

@@ -30,6 +30,7 @@ struct Measured {
   double load_s = 0;
   double vision_load_s = 0;
   std::string placement;
+  std::string cache;  ///< type of the key/value cache
   Json sensors;
   std::vector<Profile> profiles;
   double bandwidth = 0;
@@ -162,6 +163,7 @@ Result<Measured> measure(Arguments arguments, const GridSetting& setting, const 
   if (arguments.toggle("profile")) HEXLM_TRY(add_profiles(*opened.session, plan.options, measured));
   measured.load_s = opened.load_s;
   measured.vision_load_s = images.timings().load_s;
+  measured.cache = to_string(opened.session->cache());
   measured.placement = images.placement(*opened.session);
   model = opened.model;
   return measured;
@@ -205,6 +207,7 @@ Json settings_json(const std::vector<Measured>& all) {
         {{"backend", measured.setting.backend},
          {"threads", measured.setting.threads},
          {"precision", measured.setting.precision},
+         {"kv_cache", measured.cache},
          {"load_s", measured.load_s},
          {"ttft_s", measured.tokens.rows.empty() ? Json(nullptr) : Json(measured.tokens.ttft_s)},
          {"placement", measured.placement},
@@ -282,6 +285,7 @@ Result<Json> bench_json(const std::vector<Measured>& all, const Model& model) {
   HEXLM_ASSIGN(Json environment, describe_environment());
   environment["model"] = model.folder();
   environment["precision"] = first.setting.precision;
+  environment["kv_cache"] = first.cache;
   Json json = {{"rows", Json::array()},
                {"load_s", first.load_s},
                {"vision_load_s", first.vision_load_s},

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "base/cpu_features.hpp"
 #include "base/text.hpp"
 
 namespace hexlm::tool {
@@ -30,11 +29,12 @@ Result<std::vector<GridSetting>> read_grid(const Arguments& arguments) {
   HEXLM_ASSIGN(const auto backends,
                read_list(arguments, "backend", {"cpu", "opencl", "hexagon", "qnn", "onnxruntime"}));
   HEXLM_ASSIGN(const auto precisions, read_list(arguments, "precision", {"low", "normal", "high"}));
+  const std::string thread_list = arguments.text("threads");
   std::vector<GridSetting> grid;
   for (const std::string& backend : backends) {
-    for (const int64_t threads : arguments.integers("threads")) {
+    for (const std::string_view threads : split(thread_list, ',')) {
       for (const std::string& precision : precisions)
-        grid.push_back({backend, threads == 0 ? available_threads() : static_cast<int>(threads), precision});
+        grid.push_back({backend, read_threads(threads).threads, std::string(threads), precision});
     }
   }
   return grid;
@@ -42,7 +42,7 @@ Result<std::vector<GridSetting>> read_grid(const Arguments& arguments) {
 
 Arguments with_setting(const Arguments& arguments, const GridSetting& setting) {
   return arguments.with({{"backend", {setting.backend}},
-                         {"threads", {std::to_string(setting.threads)}},
+                         {"threads", {setting.threads_text}},
                          {"precision", {setting.precision}}});
 }
 

@@ -12,6 +12,7 @@ namespace hexlm::tool {
 struct GridSetting {
   std::string backend;
   int threads = 1;
+  std::string threads_text;  ///< as it was given: a number or auto
   std::string precision;
 };
 

@@ -20,7 +20,7 @@ class BisectInput {
     HEXLM_ASSIGN(PackageCache cache, PackageCache::create());
     BisectInput input(std::move(cache));
     input.threads_ = arguments.threads();
-    input.defaults_["threads"] = {std::to_string(input.threads_)};
+    input.defaults_["threads"] = {arguments.text("threads")};
     const bool task = arguments.has("task");
     if (task == arguments.has("text"))
       return fail(ErrorCode::usage, "bisect needs a fixed input: either --task or --text");

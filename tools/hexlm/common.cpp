@@ -163,11 +163,22 @@ Precision precision_of(const Arguments& arguments, std::string_view flag) {
 SessionOptions session_options(const Arguments& arguments) {
   SessionOptions options;
   options.backend = arguments.text("backend");
-  options.threads = arguments.threads();
+  const ThreadSetting threads = arguments.thread_setting();
+  options.threads = threads.threads;
+  options.processors = threads.processors;
   options.precision = precision_of(arguments, "precision");
+  options.cache = parse_cache_type(arguments.text("kv-cache"));
   options.context = arguments.integer("context");
   options.chunk = arguments.integer("chunk");
   return options;
+}
+
+std::string describe_settings(const Arguments& arguments) {
+  const ThreadSetting threads = arguments.thread_setting();
+  const std::string how = threads.reason.empty() ? std::string() : fmt::format(" (auto: {})", threads.reason);
+  const SessionOptions options = session_options(arguments);
+  return fmt::format("threads {}{}\nkv cache {}", threads.threads, how,
+                     to_string(options.cache.value_or(default_cache(options.precision))));
 }
 
 Result<Opened> open_timed_model(Arguments& arguments) {

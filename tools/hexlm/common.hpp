@@ -31,8 +31,11 @@ Result<std::shared_ptr<const Model>> open_model(Arguments& arguments);
 Precision precision_of(const Arguments& arguments, std::string_view flag);
 /// What the sampling flags that every generating verb has ask for, with the model's end tokens.
 GenerateOptions generate_options(const Arguments& arguments, const Model& model);
-/// What --backend, --threads, --precision, --context and --chunk ask for.
+/// What --backend, --threads, --precision, --kv-cache, --context and --chunk ask for.
 SessionOptions session_options(const Arguments& arguments);
+/// "threads 4 (auto: 4 of 8 processors (4-7) by cpu_capacity, pinned)" and "kv cache f16", a line each: what
+/// the flags came to.
+std::string describe_settings(const Arguments& arguments);
 Result<Opened> open_session(Arguments& arguments);
 /// open_session in two steps, for work that can fail before a session is worth its time: the model alone,
 /// then its session.

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 4> export_keys = {"quant", "lm-head", "em
 constexpr std::array<std::string_view, 9> fixed_keys = {
     "task", "score", "limit", "against", "min-exact", "max-degenerate", "report", "format", "config"};
 /// What people will want to vary, and this version does not have.
-constexpr std::array<std::string_view, 3> future_keys = {"adapter", "cache-type", "vision"};
+constexpr std::array<std::string_view, 2> future_keys = {"adapter", "vision"};
 
 template <size_t N>
 bool is_in(const std::array<std::string_view, N>& list, std::string_view key) {
@@ -39,6 +39,7 @@ std::vector<std::string> known_keys() {
 
 Status add_value(Configuration& configuration, std::string key, const std::string& value) {
   std::replace(key.begin(), key.end(), '_', '-');
+  if (key == "cache-type") key = "kv-cache";
   if (is_in(future_keys, key))
     return fail(ErrorCode::unsupported,
                 fmt::format("\"{}\" can't be varied yet, this version has no such setting", key));

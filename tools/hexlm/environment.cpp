@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "base/cpu_features.hpp"
+#include "base/processors.hpp"
 #include "formats/package.hpp"
 #include "hexlm/common.hpp"
 #include "kernels/kernels.hpp"
@@ -43,7 +44,8 @@ Result<Json> describe_environment() {
               {"kernel_sets", std::move(sets)},
               {"processor", processor_name()},
               {"features", describe(cpu_features())},
-              {"threads", available_threads()}};
+              {"threads", available_threads()},
+              {"threads_auto", describe(choose_processors("/sys", allowed_processors()))}};
 }
 
 }  // namespace hexlm::tool

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fmt/format.h>
 
+#include "backends/cpu/prepack.hpp"
 #include "base/log.hpp"
 #include "base/progress.hpp"
 #include "base/text.hpp"
@@ -164,6 +165,21 @@ Json to_json(const std::vector<BitChoice>& choices) {
   return rows;
 }
 
+/// After the package is complete: whatever stops this leaves a package that is whole.
+Status add_prepacked(const Arguments& arguments, const ExportOptions& options, Report& report) {
+  HEXLM_ASSIGN(const auto model, Model::open(options.package, {options.threads, false}));
+  std::vector<const Graph*> graphs = {model->graph().get()};
+  if (model->vision_graph() != nullptr) graphs.push_back(model->vision_graph().get());
+  const auto package = std::dynamic_pointer_cast<const Package>(model->weights());
+  const std::string target = arguments.text("prepack");
+  HEXLM_ASSIGN(const PrepackResult made,
+               prepack(package, graphs, target, options.threads, terminal_progress("prepack")));
+  report.json["prepacked"] = {
+      {"target", target}, {"layout", made.layout}, {"tensors", made.tensors}, {"bytes", made.bytes}};
+  note(fmt::format("prepacked {} matrices for {}: {} more", made.tensors, target, format_bytes(made.bytes)));
+  return {};
+}
+
 }  // namespace
 
 Result<int> run_export(Arguments& arguments) {
@@ -200,6 +216,7 @@ Result<int> run_export(Arguments& arguments) {
   }
   HEXLM_ASSIGN(const ExportResult result, export_package(options, plan, terminal_progress("export")));
   Report report = result_report(plan, options, result);
+  if (arguments.has("prepack")) HEXLM_TRY(add_prepacked(arguments, options, report));
   if (by_budget) report.json["bit_choices"] = to_json(choices);
   if (options.calibration) report.json["calibration"] = to_json(*options.calibration);
   std::optional<Verification> verification;

@@ -12,6 +12,8 @@ namespace hexlm::tool {
 
 /// What every verb that runs a model understands.
 const std::vector<Flag>& model_flag_group();
+/// --threads
+Flag make_threads_flag();
 /// --format with these choices.
 Flag make_format_flag(std::string_view choices);
 /// --chat-template

@@ -13,9 +13,24 @@ constexpr Flag config_flag = {"config",      0,  FlagKind::path,
                               "HEXLM_CONFIG"};
 constexpr Flag quiet_flag = {
     "quiet", 'q', FlagKind::toggle, "", "", "no progress and no notes on stderr", "HEXLM_QUIET"};
-constexpr Flag threads_flag = {
-    "threads", 't', FlagKind::integer, "N", "0", "threads; 0 takes every processor", "HEXLM_THREADS", false,
-    0,         1024};
+constexpr Flag threads_flag = {"threads",
+                               't',
+                               FlagKind::integer,
+                               "N",
+                               "auto",
+                               "auto takes the big cores and stays on them; 0 takes every processor",
+                               "HEXLM_THREADS",
+                               false,
+                               0,
+                               1024,
+                               "auto"};
+constexpr Flag kv_cache_flag = {"kv-cache",
+                                0,
+                                FlagKind::choice,
+                                "f32|f16|int8",
+                                "(f16; f32 at precision high)",
+                                "how keys and values are kept; int8 has a scale for each head of a token",
+                                "HEXLM_KV_CACHE"};
 constexpr Flag no_verify_flag = {"no-verify",
                                  0,
                                  FlagKind::toggle,
@@ -56,8 +71,8 @@ const std::vector<Flag> model_flags = {
      "let other devices run the nodes that the backend lacks (the cpu lacks none)", "HEXLM_FALLBACK"},
     threads_flag,
     {"precision", 0, FlagKind::choice, "low|normal|high", "normal",
-     "high: float activations and cache; normal: int8 activations for integer weights, fp16 cache",
-     "HEXLM_PRECISION"},
+     "high: float activations; normal: int8 activations for integer weights", "HEXLM_PRECISION"},
+    kv_cache_flag,
     {"memory", 0, FlagKind::choice, "low|normal|high", "low",
      "low keeps weights as stored; the cpu backend offers no other", "HEXLM_MEMORY"},
     {"context", 'c', FlagKind::integer, "N", "0", "tokens the cache can hold; 0 takes the model's maximum",
@@ -375,6 +390,7 @@ Verb version_verb() {
 }  // namespace
 
 const std::vector<Flag>& model_flag_group() { return model_flags; }
+Flag make_threads_flag() { return threads_flag; }
 Flag make_format_flag(std::string_view choices) { return format_flag(choices); }
 Flag make_chat_template_flag() { return chat_template_flag; }
 Flag make_image_max_pixels_flag() { return image_max_pixels_flag; }

@@ -22,6 +22,7 @@ Images::Images(const Arguments& arguments, std::shared_ptr<const Model> model) :
   const SessionOptions session = session_options(arguments);
   options_.backend = session.backend;
   options_.threads = session.threads;
+  options_.processors = session.processors;
   options_.precision = session.precision;
   options_.max_pixels = arguments.integer("image-max-pixels");
   options_.verify = !arguments.toggle("no-verify");

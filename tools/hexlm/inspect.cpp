@@ -1,7 +1,9 @@
 #include <fmt/format.h>
+#include <map>
 
 #include "base/hash.hpp"
 #include "base/text.hpp"
+#include "formats/prepacked.hpp"
 #include "graph/graph.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
@@ -13,9 +15,13 @@ namespace {
 struct Forecast {
   int64_t context = 0;
   uint64_t weights = 0;
-  uint64_t cache_half = 0;   ///< precision normal and low
-  uint64_t cache_float = 0;  ///< precision high
-  uint64_t recurrent = 0;    ///< convolution inputs and delta-net states, float at every precision
+  /// Bytes of keys and values that one more token takes, by CacheType.
+  std::map<CacheType, uint64_t> token_bytes;
+  uint64_t recurrent = 0;  ///< convolution inputs and delta-net states, float at every precision
+
+  uint64_t cache(CacheType type) const { return token_bytes.at(type) * static_cast<uint64_t>(context); }
+  uint64_t cache(Precision precision) const { return cache(default_cache(precision)); }
+  uint64_t total(Precision precision) const { return weights + cache(precision) + recurrent; }
 };
 
 uint64_t product(const std::vector<int64_t>& dims) {
@@ -28,29 +34,39 @@ Forecast forecast(const Model& model, int64_t context) {
   Forecast result;
   result.context = context;
   result.weights = model.weight_bytes() - model.vision_weight_bytes();
+  for (const CacheType type : cache_types) result.token_bytes[type] = 0;
   for (const State& state : model.graph()->states()) {
-    const uint64_t elements = product(state.dims);
-    if (state.kind == State::Kind::key_value_cache) {
-      const uint64_t entries = 2 * elements * static_cast<uint64_t>(context);  // keys and values
-      result.cache_half += entries * 2;
-      result.cache_float += entries * sizeof(float);
-    } else {
-      result.recurrent += elements * sizeof(float);
+    if (state.kind != State::Kind::key_value_cache) {
+      result.recurrent += product(state.dims) * sizeof(float);
+      continue;
+    }
+    for (const CacheType type : cache_types) {
+      const int64_t keys = state.dims[0] * head_bytes(type, state.dims[1]);
+      result.token_bytes[type] += 2 * static_cast<uint64_t>(keys);  // and values
     }
   }
   return result;
 }
 
 Json to_json(const Forecast& forecast) {
-  return {{"context", forecast.context},
-          {"weights_bytes", forecast.weights},
-          {"cache_bytes",
-           {{"low", forecast.cache_half}, {"normal", forecast.cache_half}, {"high", forecast.cache_float}}},
-          {"recurrent_state_bytes", forecast.recurrent},
-          {"total_bytes",
-           {{"low", forecast.weights + forecast.cache_half + forecast.recurrent},
-            {"normal", forecast.weights + forecast.cache_half + forecast.recurrent},
-            {"high", forecast.weights + forecast.cache_float + forecast.recurrent}}}};
+  Json json = {{"context", forecast.context},
+               {"weights_bytes", forecast.weights},
+               {"recurrent_state_bytes", forecast.recurrent}};
+  for (const Precision precision : {Precision::low, Precision::normal, Precision::high}) {
+    json["cache_bytes"][to_string(precision)] = forecast.cache(precision);
+    json["total_bytes"][to_string(precision)] = forecast.total(precision);
+  }
+  for (const CacheType type : cache_types) {
+    json["kv_cache"][to_string(type)] = {{"bytes_per_token", forecast.token_bytes.at(type)},
+                                         {"bytes", forecast.cache(type)}};
+  }
+  return json;
+}
+
+/// "16384 bytes a token, 512.0 MB for 32768 tokens"
+std::string cache_text(const Forecast& forecast, CacheType type) {
+  return fmt::format("{} bytes a token, {} for {} tokens", forecast.token_bytes.at(type),
+                     format_bytes(forecast.cache(type)), forecast.context);
 }
 
 Status add_tensors(const Model& model, const Graph& graph, Report& report, Json& tensors) {
@@ -92,9 +108,19 @@ Json integrity_json(const Model& model) {
   for (const PackageFile& file : manifest.files) {
     files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"checksum", to_hex(file.checksum)}});
   }
+  const Prepacked* prepacked = model.package()->prepacked();
+  Json packed;
+  if (prepacked != nullptr) {
+    const PrepackedManifest& made = prepacked->manifest();
+    packed = {{"target", made.target},
+              {"layout", made.layout},
+              {"tensors", made.tensors.size()},
+              {"bytes", made.file.bytes}};
+  }
   return {{"verified", model.package()->verified()},
           {"tensors", manifest.tensors.size()},
-          {"files", std::move(files)}};
+          {"files", std::move(files)},
+          {"prepacked", std::move(packed)}};
 }
 
 std::string integrity_text(const Model& model) {
@@ -125,11 +151,19 @@ std::string summary_of(const Model& model, const Forecast& memory) {
   add("tokenizer", model.tokenizer() == nullptr ? "none" : fmt::format("{} ids", model.tokenizer()->size()));
   add("chat template", model.chat_template() != nullptr ? "yes" : "none");
   add("checksums", integrity_text(model));
+  if (model.is_package() && model.package()->prepacked() != nullptr) {
+    const PrepackedManifest& made = model.package()->prepacked()->manifest();
+    add("prepacked", fmt::format("for {} ({}): {} matrices, {}", made.target, made.layout,
+                                 made.tensors.size(), format_bytes(made.file.bytes)));
+  }
   add("memory",
       fmt::format("{} for {} tokens: weights {}, cache {} (precision high: {}), recurrent states {}",
-                  format_bytes(memory.weights + memory.cache_half + memory.recurrent), memory.context,
-                  format_bytes(memory.weights), format_bytes(memory.cache_half),
-                  format_bytes(memory.cache_float), format_bytes(memory.recurrent)));
+                  format_bytes(memory.total(Precision::normal)), memory.context, format_bytes(memory.weights),
+                  format_bytes(memory.cache(Precision::normal)), format_bytes(memory.cache(Precision::high)),
+                  format_bytes(memory.recurrent)));
+  for (const CacheType type : cache_types) {
+    add(fmt::format("kv cache {}", to_string(type)), cache_text(memory, type));
+  }
   return lines + "\n";
 }
 
@@ -139,6 +173,8 @@ Result<int> run_inspect(Arguments& arguments) {
   HEXLM_ASSIGN(const auto model, open_model(arguments));
   // No image will come to have them checked later.
   if (!arguments.toggle("no-verify")) HEXLM_TRY(model->verify_vision(arguments.threads()));
+  if (!arguments.toggle("no-verify") && model->is_package())
+    HEXLM_TRY(model->package()->verify_deferred(arguments.threads()));
   const Format format = format_of(arguments);
   if (arguments.toggle("graph") && format == Format::text) {
     print(dump(*model->graph()));

@@ -73,7 +73,9 @@ Json to_json(const Opened& opened, const Images& images, const GenerateResult& r
           {"placement", images.placement(*opened.session)}};
 }
 
-void note_timings(const Opened& opened, const Images& images, const GenerateResult& result) {
+void note_timings(const Opened& opened, const Images& images, const GenerateResult& result,
+                  const Arguments& arguments) {
+  note(describe_settings(arguments));
   note(fmt::format("load {:.2f} s", opened.load_s));
   if (images.timings().images > 0) note(describe(images.timings()));
   note(describe(result, 0));
@@ -101,7 +103,7 @@ Result<int> answer(const Opened& opened, const Images& images, const Prompt& pro
     print(has_tokenizer ? "\n" : format_ids(result.token_ids) + "\n");
   }
   if (finding) log_warning(describe(finding));
-  if (arguments.toggle("verbose")) note_timings(opened, images, result);
+  if (arguments.toggle("verbose")) note_timings(opened, images, result, arguments);
   print_placement(images.placement(*opened.session));
   return result.finish_reason == "interrupted" && interrupted() ? static_cast<int>(ErrorCode::interrupted)
                                                                 : 0;

@@ -22,9 +22,13 @@ Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::share
   SessionOptions options = session_options(arguments);
   options.backend = arguments.text(flag("backend"));
   options.precision = precision_of(arguments, flag("precision"));
+  options.cache = parse_cache_type(arguments.text(flag("kv-cache")));
   options.chunk = arguments.integer(flag("chunk"));
   const int64_t threads = arguments.integer(flag("threads"));
-  if (threads > 0) options.threads = static_cast<int>(threads);
+  if (threads > 0) {
+    options.threads = static_cast<int>(threads);
+    options.processors.clear();
+  }
   HEXLM_ASSIGN(auto session, Session::create(model, options));
   HEXLM_TRY(set_adapters(arguments, *session));
   return session;
@@ -46,8 +50,9 @@ Result<Sides> open_sides(const Arguments& arguments) {
 
 std::string describe_side(const Session& session) {
   const SessionOptions& options = session.options();
-  return fmt::format("{}, {}, precision {}, {} thread{}", session.model().folder(), options.backend,
-                     to_string(options.precision), options.threads, options.threads == 1 ? "" : "s");
+  return fmt::format("{}, {}, precision {}, kv cache {}, {} thread{}", session.model().folder(),
+                     options.backend, to_string(options.precision), to_string(session.cache()),
+                     options.threads, options.threads == 1 ? "" : "s");
 }
 
 }  // namespace hexlm::tool

@@ -18,7 +18,7 @@ struct Sides {
 };
 Result<Sides> open_sides(const Arguments& arguments);
 
-/// "qwen3-w4, cpu, precision high, 2 threads"
+/// "qwen3-w4, cpu, precision high, kv cache f32, 2 threads"
 std::string describe_side(const Session& session);
 
 }  // namespace hexlm::tool

@@ -66,6 +66,8 @@ void add_side_flags(std::vector<Flag>& flags) {
                    "device of the model", ""});
   flags.push_back({"precision-a", 0, FlagKind::choice, "low|normal|high", own, "of the reference", ""});
   flags.push_back({"precision-b", 0, FlagKind::choice, "low|normal|high", own, "of the model", ""});
+  flags.push_back({"kv-cache-a", 0, FlagKind::choice, "f32|f16|int8", own, "of the reference", ""});
+  flags.push_back({"kv-cache-b", 0, FlagKind::choice, "f32|f16|int8", own, "of the model", ""});
   flags.push_back({"threads-a", 0, FlagKind::integer, "N", own, "of the reference", "", false, 1, 1024});
   flags.push_back({"threads-b", 0, FlagKind::integer, "N", own, "of the model", "", false, 1, 1024});
   flags.push_back({"chunk-a", 0, FlagKind::integer, "N", own, "of the reference", "", false, 1, 1e6});
@@ -117,8 +119,7 @@ Verb bisect_verb() {
         "", false, 0, 1e9},
        {"threshold", 0, FlagKind::number, "X", "(half way)",
         "share below, or perplexity above which it is broken", ""},
-       {"threads", 't', FlagKind::integer, "N", "0", "threads; 0 takes every processor", "HEXLM_THREADS",
-        false, 0, 1024},
+       make_threads_flag(),
        make_format_flag("text|json|md|csv|jsonl"),
        {"quiet", 'q', FlagKind::toggle, "", "", "no progress and no notes on stderr", "HEXLM_QUIET"}},
       {{"hexlm bisect model=Qwen3-0.6B model=Qwen3-0.6B,quant=w4,precision=low --task orders.jsonl",

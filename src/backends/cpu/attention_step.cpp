@@ -37,7 +37,7 @@ class AttentionStep final : public Step {
         output_(maker.bind(node.output)),
         op_(op),
         state_(*node.state),
-        half_(maker.options.precision != Precision::high) {}
+        cache_(maker.options.cache.value_or(default_cache(maker.options.precision))) {}
 
   void run(const RunContext& context) override {
     const KeyValueCache cache = context.state.cache(state_);
@@ -71,18 +71,26 @@ class AttentionStep final : public Step {
         for (int64_t head = 0; head < op_.key_value_heads; ++head) {
           const int64_t from = token * width + head * op_.head_dim;
           const int64_t to = head * cache.head_stride + (context.state.length() + token) * op_.head_dim;
-          store(context.kernels, key_.floats() + from, cache.keys, to);
-          store(context.kernels, value_.floats() + from, cache.values, to);
+          const int64_t scale = head * cache.scale_stride + context.state.length() + token;
+          store(context.kernels, key_.floats() + from, cache.keys, to, cache.key_scales, scale);
+          store(context.kernels, value_.floats() + from, cache.values, to, cache.value_scales, scale);
         }
       }
     });
   }
 
-  void store(const KernelSet& kernels, const float* x, std::byte* cache, int64_t to) const {
-    if (half_) {
-      kernels.store_half(x, reinterpret_cast<uint16_t*>(cache) + to, op_.head_dim);
-    } else {
-      std::memcpy(reinterpret_cast<float*>(cache) + to, x, static_cast<size_t>(op_.head_dim) * sizeof(float));
+  /// One head's key or value to element `to` of the cache, and its scale to number `scale` of the scales.
+  void store(const KernelSet& kernels, const float* x, std::byte* cache, int64_t to, float* scales,
+             int64_t scale) const {
+    switch (cache_) {
+      case CacheType::f32:
+        std::memcpy(reinterpret_cast<float*>(cache) + to, x,
+                    static_cast<size_t>(op_.head_dim) * sizeof(float));
+        return;
+      case CacheType::f16:
+        return kernels.store_half(x, reinterpret_cast<uint16_t*>(cache) + to, op_.head_dim);
+      case CacheType::int8:
+        return kernels.store_int8(x, reinterpret_cast<int8_t*>(cache) + to, scales + scale, op_.head_dim);
     }
   }
 
@@ -90,15 +98,19 @@ class AttentionStep final : public Step {
   void attend(const RunContext& context, const KeyValueCache& cache, int64_t head,
               std::pair<int64_t, int64_t> query_heads, int64_t token_begin, float* scratch) const {
     const int64_t first = head * (op_.query_heads / op_.key_value_heads) + query_heads.first;
-    const int64_t head_bytes = head * cache.head_stride * (half_ ? 2 : 4);
+    const int64_t head_offset = head * cache.head_stride * element_bytes(cache_);
     AttentionArguments arguments;
     arguments.query = query_.floats() + first * op_.head_dim;
     arguments.query_stride = op_.query_heads * op_.head_dim;
     arguments.heads = query_heads.second - query_heads.first;
     arguments.head_dim = op_.head_dim;
-    arguments.keys = cache.keys + head_bytes;
-    arguments.values = cache.values + head_bytes;
-    arguments.half_cache = half_;
+    arguments.cache = cache_;
+    arguments.keys = cache.keys + head_offset;
+    arguments.values = cache.values + head_offset;
+    if (cache_ == CacheType::int8) {
+      arguments.key_scales = cache.key_scales + head * cache.scale_stride;
+      arguments.value_scales = cache.value_scales + head * cache.scale_stride;
+    }
     arguments.past = context.state.length();
     arguments.token_begin = token_begin;
     arguments.token_end = std::min(token_begin + tokens_per_unit, context.symbols.tokens);
@@ -115,7 +127,7 @@ class AttentionStep final : public Step {
   Binding output_;
   op::Attention op_;
   StateId state_;
-  bool half_;
+  CacheType cache_;
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ class PlanCompiler {
   Result<std::unique_ptr<Plan>> compile(std::shared_ptr<const WeightSource> weights) {
     HEXLM_TRY(check_options(plan_->options_));
     HEXLM_ASSIGN(plan_->kernels_, select_kernels());
-    plan_->pool_ = std::make_unique<ThreadPool>(plan_->options_.threads);
+    plan_->pool_ = std::make_unique<ThreadPool>(plan_->options_.threads, plan_->options_.processors);
     HEXLM_ASSIGN(plan_->layout_, StateLayout::create(graph(), plan_->options_));
     HEXLM_ASSIGN(plan_->weights_,
                  PreparedWeights::prepare(graph(), std::move(weights), plan_->options_.precision,

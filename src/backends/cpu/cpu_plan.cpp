@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "base/processors.hpp"
+
 namespace hexlm {
 
 Result<std::unique_ptr<StateSet>> CpuPlan::create_state() const {
@@ -158,6 +160,8 @@ Status CpuPlan::run(const RunArguments& arguments, StateSet& state) {
   HEXLM_TRY(check_pointers(arguments));
   HEXLM_TRY(check_indices(arguments));
   bind(arguments);
+  // The caller's thread works as well: on a little core it would keep the big ones waiting.
+  const PinnedThread pinned(pool_->processors());
   const RunContext context{*kernels_,      *pool_, arguments.symbols, *mine, scratch_.as<float>(),
                            scratch_stride_};
   for (const PlannedStep& step : steps_) {

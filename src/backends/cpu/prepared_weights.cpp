@@ -1,9 +1,12 @@
 #include "backends/cpu/prepared_weights.hpp"
 
 #include <fmt/format.h>
+#include <mutex>
+#include <optional>
 #include <utility>
 #include <variant>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 
 namespace hexlm {
@@ -96,6 +99,60 @@ Status PreparedWeights::find_views(const Graph& graph, Precision precision) {
   return {};
 }
 
+/// Uses the source's packed weights where they are in this program's layout.
+Status PreparedWeights::find_mapped(const Graph& graph) {
+  const std::string layout = source_->packed_layout();
+  if (layout.empty()) return {};
+  if (layout != packed_layout) {
+    log_info(fmt::format("note: {} is prepacked as {}, this program reads {}: weights are packed at load",
+                         source_->origin(), layout, packed_layout));
+    return {};
+  }
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
+    if (!entry.matrix.is_packed) continue;
+    const std::string& name = graph.parameters()[i].name;
+    entry.mapped = source_->find_packed(name);
+    if (entry.mapped == nullptr) continue;
+    const size_t scale_bytes = packed_scale_bytes(entry.matrix.packed);
+    const size_t offset_bytes = entry.view.codec.symmetric ? 0 : scale_bytes;
+    const PackedParts& parts = *entry.mapped;
+    if (parts.codes.size() == packed_code_bytes(entry.matrix.packed) && parts.scales.size() == scale_bytes &&
+        parts.offsets.size() == offset_bytes) {
+      continue;
+    }
+    return fail(ErrorCode::bad_input,
+                fmt::format("{}: {} packed takes {} + {} + {} bytes, found {} + {} + {}", source_->origin(),
+                            name, packed_code_bytes(entry.matrix.packed), scale_bytes, offset_bytes,
+                            parts.codes.size(), parts.scales.size(), parts.offsets.size()),
+                "remove the package's folder prepacked, or export again");
+  }
+  return {};
+}
+
+/// Of weights that the source has in two forms, those that will be read.
+Status PreparedWeights::check_sums(const Graph& graph, ThreadPool& pool) const {
+  if (source_->packed_layout().empty()) return {};
+  std::mutex mutex;
+  std::optional<Error> first;
+  const auto check = [&](const std::string& name, bool packed) {
+    Status status = source_->check(name, packed);
+    if (status) return;
+    const std::lock_guard lock(mutex);
+    if (!first) first = std::move(status).error();
+  };
+  pool.run(static_cast<int64_t>(entries_.size()), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Entry& entry = entries_[static_cast<size_t>(i)];
+      const std::string& name = graph.parameters()[static_cast<size_t>(i)].name;
+      if (entry.mapped != nullptr) check(name, true);
+      if (entry.mapped == nullptr || entry.is_table) check(name, false);
+    }
+  });
+  if (first) return tl::unexpected<Error>(*std::move(first));
+  return {};
+}
+
 Status PreparedWeights::allocate() {
   size_t floats = 0;
   size_t packed = 0;
@@ -106,7 +163,9 @@ Status PreparedWeights::allocate() {
       fits = fits &&
              !__builtin_add_overflow(floats, (static_cast<size_t>(entry.elements) + 15) / 16 * 16, &floats);
     }
-    if (entry.matrix.is_packed) {
+    if (entry.mapped != nullptr) {
+      bytes_ += entry.mapped->codes.size() + entry.mapped->scales.size() + entry.mapped->offsets.size();
+    } else if (entry.matrix.is_packed) {
       const PackedMatrix& form = entry.matrix.packed;
       fits = fits && reserve_part(packed, packed_code_bytes(form), entry.code_offset) &&
              reserve_part(packed, packed_scale_bytes(form), entry.scale_offset);
@@ -131,6 +190,17 @@ void PreparedWeights::pack_all(const KernelSet& kernels, ThreadPool& pool) {
   for (Entry& entry : entries_) {
     PreparedMatrix& matrix = entry.matrix;
     if (!matrix.is_packed) continue;
+    if (entry.mapped != nullptr) {
+      // Kernels only read; the pointers are not const for the sake of those that pack.
+      const auto writable = [](std::span<const std::byte> part) {
+        return const_cast<std::byte*>(part.data());
+      };
+      matrix.packed.codes = writable(entry.mapped->codes);
+      matrix.packed.scales = reinterpret_cast<uint16_t*>(writable(entry.mapped->scales));
+      if (!entry.view.codec.symmetric)
+        matrix.packed.offsets = reinterpret_cast<uint16_t*>(writable(entry.mapped->offsets));
+      continue;
+    }
     matrix.packed.codes = packed_.data() + entry.code_offset;
     matrix.packed.scales = reinterpret_cast<uint16_t*>(packed_.data() + entry.scale_offset);
     if (!entry.view.codec.symmetric) {
@@ -156,14 +226,23 @@ void PreparedWeights::convert_vectors(const KernelSet& kernels) {
   }
 }
 
-Result<PreparedWeights> PreparedWeights::prepare(const Graph& graph,
-                                                 std::shared_ptr<const WeightSource> source,
-                                                 Precision precision, const KernelSet& kernels,
-                                                 ThreadPool& pool) {
+Result<PreparedWeights> PreparedWeights::describe(const Graph& graph,
+                                                  std::shared_ptr<const WeightSource> source,
+                                                  Precision precision) {
   PreparedWeights weights;
   weights.source_ = std::move(source);
   weights.find_readers(graph);
   HEXLM_TRY(weights.find_views(graph, precision));
+  return weights;
+}
+
+Result<PreparedWeights> PreparedWeights::prepare(const Graph& graph,
+                                                 std::shared_ptr<const WeightSource> source,
+                                                 Precision precision, const KernelSet& kernels,
+                                                 ThreadPool& pool) {
+  HEXLM_ASSIGN(PreparedWeights weights, describe(graph, std::move(source), precision));
+  HEXLM_TRY(weights.find_mapped(graph));
+  HEXLM_TRY(weights.check_sums(graph, pool));
   HEXLM_TRY(weights.allocate());
   weights.pack_all(kernels, pool);
   weights.convert_vectors(kernels);

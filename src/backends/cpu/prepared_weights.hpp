@@ -25,10 +25,15 @@ struct PreparedMatrix {
 /// files, which this keeps alive.
 class PreparedWeights {
  public:
-  /// Finds and checks every parameter, then packs matrices (in parallel) and converts vectors. Errors:
+  /// Finds and checks every parameter, then packs those matrices that the source does not have packed (in
+  /// parallel) and converts vectors. Errors:
   /// bad_input, naming the source, the tensor and both values; limit when memory runs out.
   static Result<PreparedWeights> prepare(const Graph& graph, std::shared_ptr<const WeightSource> source,
                                          Precision precision, const KernelSet& kernels, ThreadPool& pool);
+
+  /// As prepare, but packs and converts nothing: says which matrices would be packed, and how.
+  static Result<PreparedWeights> describe(const Graph& graph, std::shared_ptr<const WeightSource> source,
+                                          Precision precision);
 
   const PreparedMatrix& matrix(ParameterId id) const {
     return entries_[static_cast<size_t>(id.index)].matrix;
@@ -39,7 +44,7 @@ class PreparedWeights {
   const float* vector(ParameterId id) const {
     return vectors_.as<float>() + entries_[static_cast<size_t>(id.index)].vector_offset;
   }
-  /// Packed matrices and vectors, and the mapped bytes of those matrices that are read as they are stored.
+  /// Packed matrices and vectors, and the mapped bytes of those matrices that are read as they lie in files.
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -50,6 +55,7 @@ class PreparedWeights {
     bool is_vector = false;
     WeightView view;
     PreparedMatrix matrix;
+    const PackedParts* mapped = nullptr;  ///< the packed form, where the source has it
     int64_t elements = 0;
     size_t vector_offset = 0;  ///< floats
     size_t code_offset = 0;    ///< bytes
@@ -58,6 +64,8 @@ class PreparedWeights {
   };
   void find_readers(const Graph& graph);
   Status find_views(const Graph& graph, Precision precision);
+  Status find_mapped(const Graph& graph);
+  Status check_sums(const Graph& graph, ThreadPool& pool) const;
   Status allocate();
   void pack_all(const KernelSet& kernels, ThreadPool& pool);
   void convert_vectors(const KernelSet& kernels);

@@ -23,12 +23,42 @@ class CpuSnapshot final : public StateSnapshot {
 
 bool is_cache(const State& state) { return state.kind == State::Kind::key_value_cache; }
 
+/// Where scales begin: they are floats, after an even or odd number of bytes.
+constexpr int64_t scale_alignment = 64;
+
+/// Bytes of all keys (or values) of a cache, rounded up so that what follows is aligned.
+bool numbers_bytes(const StateLayout& layout, const State& state, int64_t& bytes) {
+  bytes = element_bytes(layout.cache);
+  bool overflow = __builtin_mul_overflow(bytes, layout.context, &bytes);
+  for (const int64_t dim : state.dims) overflow = overflow || __builtin_mul_overflow(bytes, dim, &bytes);
+  overflow = overflow || __builtin_add_overflow(bytes, scale_alignment - 1, &bytes);
+  bytes = bytes / scale_alignment * scale_alignment;
+  return !overflow;
+}
+
+/// Bytes of a cache: keys, values, and for int8 the scales of each. False when they overflow.
+bool cache_bytes(const StateLayout& layout, const State& state, int64_t& bytes) {
+  int64_t scales = 0;
+  bool fits = numbers_bytes(layout, state, bytes);
+  if (layout.cache == CacheType::int8) {
+    fits = fits && !__builtin_mul_overflow(layout.context, state.dims[0], &scales) &&
+           !__builtin_mul_overflow(scales, int64_t{sizeof(float)}, &scales);
+  }
+  return fits && !__builtin_add_overflow(bytes, scales, &bytes) && !__builtin_mul_overflow(bytes, 2, &bytes);
+}
+
+bool recurrent_bytes(const State& state, int64_t& bytes) {
+  bytes = int64_t{sizeof(float)};
+  bool overflow = false;
+  for (const int64_t dim : state.dims) overflow = overflow || __builtin_mul_overflow(bytes, dim, &bytes);
+  return !overflow;
+}
+
 /// Bytes of a state's buffer: keys and values of the whole context, or the recurrent matrix.
 Result<size_t> state_bytes(const StateLayout& layout, const State& state) {
-  int64_t bytes = is_cache(state) ? 2 * layout.cache_element : int64_t{sizeof(float)};
-  bool overflow = is_cache(state) && __builtin_mul_overflow(bytes, layout.context, &bytes);
-  for (const int64_t dim : state.dims) overflow = overflow || __builtin_mul_overflow(bytes, dim, &bytes);
-  if (overflow || bytes < 0) {
+  int64_t bytes = 0;
+  const bool fits = is_cache(state) ? cache_bytes(layout, state, bytes) : recurrent_bytes(state, bytes);
+  if (!fits || bytes < 0) {
     return fail(ErrorCode::limit, fmt::format("state {}: {} tokens do not fit into an address space",
                                               state.name, layout.context));
   }
@@ -42,7 +72,7 @@ Result<std::shared_ptr<const StateLayout>> StateLayout::create(const Graph& grap
   auto layout = std::make_shared<StateLayout>();
   layout->states = graph.states();
   layout->context = options.context;
-  layout->cache_element = options.precision == Precision::high ? 4 : 2;
+  layout->cache = options.cache.value_or(default_cache(options.precision));
   for (const State& state : layout->states) HEXLM_TRY(state_bytes(*layout, state));
   return layout;
 }
@@ -63,7 +93,18 @@ Result<std::unique_ptr<CpuStateSet>> CpuStateSet::create(std::shared_ptr<const S
 KeyValueCache CpuStateSet::cache(StateId id) {
   AlignedBuffer& buffer = buffers_[static_cast<size_t>(id.index)];
   const State& state = layout_->states[static_cast<size_t>(id.index)];
-  return {buffer.data(), buffer.data() + buffer.size() / 2, layout_->context * state.dims[1]};
+  int64_t numbers = 0;
+  numbers_bytes(*layout_, state, numbers);  // did not overflow when the buffer was made
+  KeyValueCache cache;
+  cache.keys = buffer.data();
+  cache.values = buffer.data() + numbers;
+  cache.head_stride = layout_->context * state.dims[1];
+  if (layout_->cache == CacheType::int8) {
+    cache.key_scales = reinterpret_cast<float*>(buffer.data() + 2 * numbers);
+    cache.value_scales = cache.key_scales + state.dims[0] * layout_->context;
+    cache.scale_stride = layout_->context;
+  }
+  return cache;
 }
 
 /// Room for the overwrite that may follow is made here, so that a run never allocates.
@@ -147,9 +188,11 @@ uint64_t CpuStateSet::resident_bytes() const {
       continue;
     }
     // Pages of 4 KB: keys and values of each head start on their own.
-    const int64_t used = high_water_ * state.dims[1] * layout_->cache_element;
-    const auto pages = static_cast<uint64_t>((used + 4095) / 4096);
-    bytes += std::min<uint64_t>(buffers_[i].size(), 2 * static_cast<uint64_t>(state.dims[0]) * pages * 4096);
+    const auto pages = [](int64_t used) { return static_cast<uint64_t>((used + 4095) / 4096); };
+    uint64_t of_head = pages(high_water_ * state.dims[1] * element_bytes(layout_->cache));
+    if (layout_->cache == CacheType::int8) of_head += pages(high_water_ * int64_t{sizeof(float)});
+    bytes +=
+        std::min<uint64_t>(buffers_[i].size(), 2 * static_cast<uint64_t>(state.dims[0]) * of_head * 4096);
   }
   return bytes;
 }

@@ -15,7 +15,7 @@ namespace hexlm {
 struct StateLayout {
   std::vector<State> states;
   int64_t context = 0;
-  int64_t cache_element = 4;  ///< bytes of one key or value: 4 (fp32) or 2 (fp16)
+  CacheType cache = CacheType::f32;
   /// Errors: limit when a size overflows.
   static Result<std::shared_ptr<const StateLayout>> create(const Graph& graph, const PlanOptions& options);
 };
@@ -25,7 +25,10 @@ struct StateLayout {
 struct KeyValueCache {
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
-  int64_t head_stride = 0;  ///< elements between heads
+  int64_t head_stride = 0;      ///< elements between heads
+  float* key_scales = nullptr;  ///< [heads][context], of an int8 cache
+  float* value_scales = nullptr;
+  int64_t scale_stride = 0;
 };
 
 class CpuStateSet final : public StateSet {

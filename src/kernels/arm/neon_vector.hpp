@@ -53,6 +53,25 @@ struct Vector {
     std::memcpy(some, from, bytes_of<uint16_t>(count));
     return load_half(some);
   }
+  static Vector load_int8(const void* from) {
+    const int16x8_t words = vmovl_s8(vld1_s8(static_cast<const int8_t*>(from)));
+    return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), vcvtq_f32_s32(vmovl_high_s16(words))};
+  }
+  static Vector load_int8_some(const void* from, int64_t count) {
+    int8_t some[lanes] = {};
+    std::memcpy(some, from, bytes_of<int8_t>(count));
+    return load_int8(some);
+  }
+  void store_int8(int8_t* to) const {
+    const int16x4_t first = vqmovn_s32(vcvtnq_s32_f32(low));
+    const int16x8_t words = vqmovn_high_s32(first, vcvtnq_s32_f32(high));
+    vst1_s8(to, vqmovn_s16(words));
+  }
+  void store_int8_some(int8_t* to, int64_t count) const {
+    int8_t all[lanes];
+    store_int8(all);
+    std::memcpy(to, all, bytes_of<int8_t>(count));
+  }
   static float from_half(uint16_t bits) {
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(bits))), 0);
   }

@@ -9,25 +9,27 @@
 namespace hexlm {
 namespace {
 
-/// Reads of a cache of floats or halves.
-template <class Vector, bool Half>
+/// Reads of a cache; of an int8 cache the numbers without their scale.
+template <class Vector, CacheType Type>
 struct CacheReader {
   int64_t head_dim;
   const void* at(const void* cache, int64_t entry, int64_t channel) const {
-    return static_cast<const char*>(cache) + (entry * head_dim + channel) * (Half ? 2 : 4);
+    return static_cast<const char*>(cache) + (entry * head_dim + channel) * element_bytes(Type);
   }
   Vector load(const void* cache, int64_t entry, int64_t channel) const {
-    if constexpr (Half) return Vector::load_half(at(cache, entry, channel));
+    if constexpr (Type == CacheType::int8) return Vector::load_int8(at(cache, entry, channel));
+    if constexpr (Type == CacheType::f16) return Vector::load_half(at(cache, entry, channel));
     return Vector::load(at(cache, entry, channel));
   }
   Vector load_some(const void* cache, int64_t entry, int64_t channel, int64_t count) const {
-    if constexpr (Half) return Vector::load_half_some(at(cache, entry, channel), count);
+    if constexpr (Type == CacheType::int8) return Vector::load_int8_some(at(cache, entry, channel), count);
+    if constexpr (Type == CacheType::f16) return Vector::load_half_some(at(cache, entry, channel), count);
     return Vector::load_some(static_cast<const float*>(at(cache, entry, channel)), count);
   }
 };
 
 /// A tile of query rows (row = token · heads + head, counted over the call's tokens) against all entries.
-template <class Vector, bool Half>
+template <class Vector, CacheType Type>
 class AttentionTile {
  public:
   AttentionTile(const AttentionArguments& arguments, int64_t first_row, int64_t rows)
@@ -55,6 +57,7 @@ class AttentionTile {
     const int64_t entries = visible_[rows_ - 1];
     for (int64_t entry = 0; entry < entries; entry += attention_entries) {
       const int64_t count = least(attention_entries, entries - entry);
+      if constexpr (scaled) copy_scales(entry, count);
       transpose_keys(entry, count);
       // Rows lie in token order: the first ones may not see this block at all.
       int64_t first = 0;
@@ -67,6 +70,8 @@ class AttentionTile {
  private:
   static constexpr int64_t places = attention_rows + attention_spare_rows;
 
+  static constexpr bool scaled = Type == CacheType::int8;
+
   static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
   /// Asks for the same place of the next block, in the cache's own loads: the order of reading hides the
@@ -74,6 +79,14 @@ class AttentionTile {
   /// do nothing.
   void fetch_ahead(const void* cache, int64_t entry, int64_t channel) const {
     __builtin_prefetch(reader_.at(cache, entry + attention_entries, channel), 0, 2);
+  }
+
+  /// What the block's scores and weights are multiplied with, zeros beyond `count`.
+  void copy_scales(int64_t entry, int64_t count) {
+    for (int64_t i = 0; i < attention_entries; ++i) {
+      key_scales_[i] = i < count ? arguments_.scale * arguments_.key_scales[entry + i] : 0;
+      value_scales_[i] = i < count ? arguments_.value_scales[entry + i] : 0;
+    }
   }
 
   /// keys_[channel][entry in block]; entries beyond `count` are zero.
@@ -145,16 +158,18 @@ class AttentionTile {
         dots[i][1] = Vector::fma(query, right, dots[i][1]);
       });
     }
-    const Vector scale(arguments_.scale);
+    const Vector left_scale = scaled ? Vector::load(key_scales_ + first) : Vector(arguments_.scale);
+    const Vector right_scale = scaled ? Vector::load(key_scales_ + first + Vector::lanes) : left_scale;
     unroll<Rows>([&](auto i) __attribute__((always_inline)) {
       float* to = scores_ + (row + i) * attention_entries + first;
-      (dots[i][0] * scale).store(to);
-      (dots[i][1] * scale).store(to + Vector::lanes);
+      (dots[i][0] * left_scale).store(to);
+      (dots[i][1] * right_scale).store(to + Vector::lanes);
     });
   }
 
   /// Turns the block's scores of a row into weights e^(score − greatest so far), 0 for entries from `count`
-  /// on. Returns what the row's earlier sums have to be multiplied with.
+  /// on; of an int8 cache times the entry's value scale. Returns what the row's earlier sums have to be
+  /// multiplied with.
   float soften(int64_t row, int64_t count) {
     float* scores = scores_ + row * attention_entries;
     constexpr int parts = attention_entries / Vector::lanes;
@@ -170,8 +185,9 @@ class AttentionTile {
     Vector total;
     unroll<parts>([&](auto i) __attribute__((always_inline)) {
       values[i] = exponential(values[i] - largest);
-      values[i].store(scores + i * Vector::lanes);
       total = total + values[i];
+      if constexpr (scaled) values[i] = values[i] * Vector::load(value_scales_ + i * Vector::lanes);
+      values[i].store(scores + i * Vector::lanes);
     });
     float factors[Vector::lanes];
     exponential(Vector(largest_[row]) - largest).store(factors);
@@ -247,7 +263,7 @@ class AttentionTile {
   }
 
   const AttentionArguments& arguments_;
-  CacheReader<Vector, Half> reader_;
+  CacheReader<Vector, Type> reader_;
   int64_t head_dim_;
   int64_t rows_;
   float* keys_;
@@ -258,14 +274,16 @@ class AttentionTile {
   const float* queries_[places];
   float* outputs_[places];
   int64_t visible_[places];
+  float key_scales_[attention_entries];
+  float value_scales_[attention_entries];
 };
 
-template <class Vector, bool Half>
+template <class Vector, CacheType Type>
 inline void attend(const AttentionArguments& arguments) {
   const int64_t rows = (arguments.token_end - arguments.token_begin) * arguments.heads;
   for (int64_t row = 0; row < rows; row += attention_rows) {
     const int64_t left = rows - row;
-    AttentionTile<Vector, Half>(arguments, row, left < attention_rows ? left : attention_rows).run();
+    AttentionTile<Vector, Type>(arguments, row, left < attention_rows ? left : attention_rows).run();
   }
 }
 

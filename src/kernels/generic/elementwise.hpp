@@ -2,7 +2,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
+#include "kernels/activation_blocks.hpp"
 #include "kernels/generic/math.hpp"
 
 /// Norms, activations and rope for any vector type; KernelSet says what each computes. Internal and static,
@@ -155,6 +157,32 @@ inline void store_halves(const float* x, uint16_t* y, int64_t count) {
   for_vectors<Vector>(
       count, [&](int64_t i) { Vector::load(x + i).store_half(y + i); },
       [&](int64_t i, int64_t some) { Vector::load_some(x + i, some).store_half_some(y + i, some); });
+}
+
+template <class Vector>
+inline void store_bytes(const float* x, int8_t* y, float* scale, int64_t count) {
+  Vector largest;
+  Vector zeros;  // 0 · x: NaN where x is not finite, which the maximum may lose
+  const auto see = [&](Vector part) {
+    largest = Vector::max(largest, Vector::max(part, Vector() - part));
+    zeros = Vector::fma(part, Vector(), zeros);
+  };
+  for_vectors<Vector>(
+      count, [&](int64_t i) { see(Vector::load(x + i)); },
+      [&](int64_t i, int64_t some) { see(Vector::load_some(x + i, some)); });
+  const ActivationScale chosen =
+      activation_scale(zeros.sum() == 0.0F ? largest.largest() : __builtin_nanf(""));
+  *scale = chosen.scale;
+  if (!(chosen.inverse > 0)) {
+    std::memset(y, 0, static_cast<size_t>(count));
+    return;
+  }
+  const Vector inverse(chosen.inverse);
+  for_vectors<Vector>(
+      count, [&](int64_t i) { (Vector::load(x + i) * inverse).store_int8(y + i); },
+      [&](int64_t i, int64_t some) {
+        (Vector::load_some(x + i, some) * inverse).store_int8_some(y + i, some);
+      });
 }
 
 }  // namespace

@@ -55,8 +55,16 @@ constexpr KernelSet make_float_kernels() {
     });
   };
   set.store_half = store_halves<Vector>;
+  set.store_int8 = store_bytes<Vector>;
   set.attention = [](const AttentionArguments& arguments) {
-    arguments.half_cache ? attend<Vector, true>(arguments) : attend<Vector, false>(arguments);
+    switch (arguments.cache) {
+      case CacheType::f32:
+        return attend<Vector, CacheType::f32>(arguments);
+      case CacheType::f16:
+        return attend<Vector, CacheType::f16>(arguments);
+      case CacheType::int8:
+        return attend<Vector, CacheType::int8>(arguments);
+    }
   };
   set.causal_convolution = convolution_kernel<Vector>;
   set.delta_net = delta_net_head<Vector>;

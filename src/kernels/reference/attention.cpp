@@ -14,15 +14,25 @@ namespace {
 /// needed for as many scores as there are entries.
 constexpr int64_t chunk_channels = 64;
 
-double cache_value(const void* cache, bool half_cache, int64_t index) {
-  if (half_cache) return half_to_float(static_cast<const uint16_t*>(cache)[index]);
-  return static_cast<const float*>(cache)[index];
+/// Number `channel` of an entry's key, or value.
+double cache_value(const AttentionArguments& arguments, const void* cache, const float* scales, int64_t entry,
+                   int64_t channel) {
+  const int64_t index = entry * arguments.head_dim + channel;
+  switch (arguments.cache) {
+    case CacheType::f32:
+      return static_cast<const float*>(cache)[index];
+    case CacheType::f16:
+      return half_to_float(static_cast<const uint16_t*>(cache)[index]);
+    case CacheType::int8:
+      return static_cast<double>(scales[entry]) * static_cast<const int8_t*>(cache)[index];
+  }
+  return 0;
 }
 
 double score(const AttentionArguments& arguments, const float* query, int64_t entry) {
   double sum = 0;
   for (int64_t i = 0; i < arguments.head_dim; ++i) {
-    sum += query[i] * cache_value(arguments.keys, arguments.half_cache, entry * arguments.head_dim + i);
+    sum += query[i] * cache_value(arguments, arguments.keys, arguments.key_scales, entry, i);
   }
   return sum * arguments.scale;
 }
@@ -38,9 +48,9 @@ void attend(const AttentionArguments& arguments, const float* query, int64_t ent
     for (int64_t entry = 0; entry < entries; ++entry) {
       const double weight = std::exp(score(arguments, query, entry) - largest);
       total += weight;
-      const int64_t first = entry * arguments.head_dim + begin;
       for (int64_t i = 0; i < channels; ++i) {
-        sums[i] += weight * cache_value(arguments.values, arguments.half_cache, first + i);
+        sums[i] +=
+            weight * cache_value(arguments, arguments.values, arguments.value_scales, entry, begin + i);
       }
     }
     for (int64_t i = 0; i < channels; ++i) output[begin + i] = static_cast<float>(sums[i] / total);

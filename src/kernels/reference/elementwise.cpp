@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include "base/half.hpp"
+#include "kernels/activation_blocks.hpp"
 #include "kernels/reference/reference.hpp"
 
 namespace hexlm::reference {
@@ -102,6 +103,20 @@ void silu_multiply(const float* gate, const float* up, float* y, int64_t count) 
 
 void sigmoid_multiply(const float* x, const float* gate, float* y, int64_t count) {
   for (int64_t i = 0; i < count; ++i) y[i] = static_cast<float>(x[i] * sigmoid(gate[i]));
+}
+
+void store_int8(const float* x, int8_t* y, float* scale, int64_t count) {
+  float largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const float size = std::fabs(x[i]);
+    if (!(size <= largest)) largest = size;
+    if (!std::isfinite(size)) break;  // nothing is larger than infinity or NaN
+  }
+  const ActivationScale chosen = activation_scale(largest);
+  *scale = chosen.scale;
+  for (int64_t i = 0; i < count; ++i) {
+    y[i] = chosen.inverse > 0 ? static_cast<int8_t>(std::nearbyint(x[i] * chosen.inverse)) : int8_t{0};
+  }
 }
 
 void store_half(const float* x, uint16_t* y, int64_t count) {

@@ -28,6 +28,7 @@ void add(const float* a, const float* b, float* y, int64_t count);
 void silu_multiply(const float* gate, const float* up, float* y, int64_t count);
 void sigmoid_multiply(const float* x, const float* gate, float* y, int64_t count);
 void store_half(const float* x, uint16_t* y, int64_t count);
+void store_int8(const float* x, int8_t* y, float* scale, int64_t count);
 void attention(const AttentionArguments& arguments);
 void causal_convolution(const float* x, int64_t tokens, int64_t channels, const float* weight, int64_t taps,
                         float* history, float* y, int64_t channel_begin, int64_t channel_end);

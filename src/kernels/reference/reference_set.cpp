@@ -22,6 +22,7 @@ const KernelSet& reference_kernels() {
       .silu_multiply = reference::silu_multiply,
       .sigmoid_multiply = reference::sigmoid_multiply,
       .store_half = reference::store_half,
+      .store_int8 = reference::store_int8,
       .attention = reference::attention,
       .causal_convolution = reference::causal_convolution,
       .delta_net = reference::delta_net,

@@ -40,6 +40,24 @@ struct Vector {
     std::memcpy(some, from, static_cast<size_t>(count < lanes ? count : lanes) * sizeof(uint16_t));
     return load_half(some);
   }
+  static Vector load_int8(const void* from) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(from))));
+  }
+  static Vector load_int8_some(const void* from, int64_t count) {
+    int8_t some[lanes] = {};
+    std::memcpy(some, from, static_cast<size_t>(count < lanes ? count : lanes));
+    return load_int8(some);
+  }
+  void store_int8(int8_t* to) const {
+    const __m256i whole = _mm256_cvtps_epi32(v);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
+  }
+  void store_int8_some(int8_t* to, int64_t count) const {
+    int8_t all[lanes];
+    store_int8(all);
+    std::memcpy(to, all, static_cast<size_t>(count < lanes ? count : lanes));
+  }
   static float from_half(uint16_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits))); }
   static Vector load_bfloat16(const void* from) {
     const __m128i bits = _mm_loadu_si128(static_cast<const __m128i*>(from));

@@ -41,6 +41,16 @@ struct Vector {
   static Vector load_half_some(const void* from, int64_t count) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), from));
   }
+  static Vector load_int8(const void* from) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(from))));
+  }
+  static Vector load_int8_some(const void* from, int64_t count) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(first(count), from)));
+  }
+  /// Rounded to nearest even; magnitudes up to 127.
+  __m128i to_int8() const { return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)); }
+  void store_int8(int8_t* to) const { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), to_int8()); }
+  void store_int8_some(int8_t* to, int64_t count) const { _mm_mask_storeu_epi8(to, first(count), to_int8()); }
   static float from_half(uint16_t bits) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(bits))); }
   static Vector load_bfloat16(const void* from) {
     const __m256i bits = _mm256_loadu_si256(static_cast<const __m256i*>(from));
