@@ -1,5 +1,6 @@
 #include "quantization/export.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
 #include "quantization/bit_budget.hpp"
+#include "quantization/calibrated_export.hpp"
 #include "runtime/calibration_runner.hpp"
 #include "runtime/model_files.hpp"
 #include "tokenizer/chat_template.hpp"
@@ -33,6 +35,11 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
   ExportOptions options;
   HEXLM_ASSIGN(options.method, parse_method(arguments.text("method")));
   options.work = arguments.text("work");
+  options.statistics = arguments.text("statistics");
+  options.save_statistics = arguments.text("save-statistics");
+  if (const std::string method = arguments.text("vision-method"); !method.empty()) {
+    HEXLM_ASSIGN(options.vision_method, parse_method(method));
+  }
   options.checkpoint = arguments.positional(0);
   options.package = arguments.text("output");
   HEXLM_ASSIGN(options.linear, read_codec(arguments, "quant"));
@@ -139,7 +146,7 @@ void print_result(const Report& report, const ExportOptions& options, const Expo
 Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, ExportOptions& options, double target) {
   HEXLM_ASSIGN(const auto weights, CheckpointWeights::open(options.checkpoint));
   HEXLM_ASSIGN(std::vector<BitChoice> choices,
-               hexlm::spend_bits(plan, weights, options.calibration->sequences, *options.runner, target,
+               hexlm::spend_bits(plan, weights, options.calibration->texts(), *options.runner, target,
                                  options.threads, terminal_progress("sensitivity")));
   note(fmt::format("{:44} {:>12} {:>10} {:>8}", "tensor", "KL at 3 bits", "codec", "damage"));
   for (const BitChoice& choice : choices) {
@@ -173,9 +180,13 @@ Result<int> run_export(Arguments& arguments) {
   HEXLM_ASSIGN(ExportPlan plan, plan_export(options));
   const bool by_budget = !arguments.text("target-bits").empty();
   std::unique_ptr<GraphRunner> runner;
-  if (by_budget || needs_calibration(options.method)) {
-    HEXLM_TRY(require(arguments, "calibration"));
+  if (by_budget || is_calibrated(options)) {
+    if (by_budget || options.statistics.empty()) HEXLM_TRY(require(arguments, "calibration"));
     HEXLM_ASSIGN(options.calibration, read_calibration(arguments, options.checkpoint));
+    if (!options.calibration) {
+      HEXLM_ASSIGN(options.calibration, read_saved_set(options.statistics));
+    }
+    plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, calibration_memory(options, plan));
     runner = make_calibration_runner(options.threads);
     options.runner = runner.get();
     options.on_estimate = [](double seconds) {
@@ -187,6 +198,7 @@ Result<int> run_export(Arguments& arguments) {
   if (by_budget) {
     HEXLM_ASSIGN(choices, spend_bits(plan, options, arguments.number("target-bits")));
     HEXLM_ASSIGN(plan, plan_export(options));
+    plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, calibration_memory(options, plan));
   }
   for (const std::string& text : plan.notes) note("note: " + text);
   warn_of_chat_template(options.checkpoint);
