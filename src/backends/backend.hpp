@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "formats/codec.hpp"
 #include "graph/graph.hpp"
+#include "graph/low_rank.hpp"
 
 namespace hexlm {
 
@@ -89,6 +90,10 @@ class Plan {
   /// Runs one step and appends its tokens to `state`. No allocation. Errors: limit when the context is full
   /// (names tokens held, added and capacity); usage for sizes above the plan's maxima.
   virtual Status run(const RunArguments& arguments, StateSet& state) = 0;
+  /// Replaces the low-rank updates that later runs add to linear nodes; empty removes them. Not while a run
+  /// is in progress. Errors: unsupported on backends without them; runtime for a node that is no linear of
+  /// those sizes.
+  virtual Status set_low_rank(std::vector<LowRankUpdate> updates) = 0;
   /// Which backend each node of the graph runs on, by node index.
   virtual const std::vector<std::string>& placement() const = 0;
   /// Bytes of prepared weights and of the arena, for forecasts and reports.

@@ -39,6 +39,9 @@ double mcnemar(int64_t only_first, int64_t only_second) {
 
 double quantile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
+  for (const double value : values) {
+    if (std::isnan(value)) return value;  // there is no order among such
+  }
   std::sort(values.begin(), values.end());
   const double position = std::clamp(share, 0.0, 1.0) * static_cast<double>(values.size() - 1);
   const auto below = static_cast<size_t>(position);

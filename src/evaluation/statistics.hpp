@@ -23,7 +23,8 @@ Rate wilson(int64_t count, int64_t total);
 /// the other way round. The two-sided probability of a split at least as uneven when both are equally good.
 double mcnemar(int64_t only_first, int64_t only_second);
 
-/// Linear interpolation between order statistics; `share` 0.5 is the median. 0 for no values.
+/// Linear interpolation between order statistics; `share` 0.5 is the median. 0 for no values, NaN
+/// when one is NaN.
 double quantile(std::vector<double> values, double share);
 double median(std::span<const double> values);
 /// 1.4826 · median(|x − median|): a standard deviation that single outliers don't move.

@@ -132,9 +132,46 @@ std::optional<Mismatch> TensorCheck::compare_halves(const char* what, const Tens
       half_text(view, index), half_text(bytes, index)};
 }
 
+/// The first block that differs, however the threads came to it.
+std::optional<Mismatch> find_mismatch(const WeightView& source, const WeightView& stored, ThreadPool& pool) {
+  // Rounding gives fp16 scales.
+  if (stored.codec.wide_scales) return Mismatch{"the codec", to_string(stored.codec), "fp16 scales"};
+  const TensorCheck check(source, stored);
+  std::mutex mutex;
+  std::optional<std::pair<int64_t, Mismatch>> first;
+  pool.run(check.blocks(), 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t block = begin; block < end; ++block) {
+      std::optional<Mismatch> mismatch = check.check(block);
+      if (!mismatch) continue;
+      const std::lock_guard lock(mutex);
+      if (!first || block < first->first) first.emplace(block, *std::move(mismatch));
+    }
+  });
+  if (!first) return {};
+  return std::move(first->second);
+}
+
+/// Of a weight that was quantized already, and is kept as it is.
+std::optional<Mismatch> compare_kept(const WeightView& source, const WeightView& stored) {
+  if (stored.codec != source.codec)
+    return Mismatch{"the codec", to_string(stored.codec), to_string(source.codec)};
+  const auto compare = [](const char* part, const TensorView& kept,
+                          const TensorView& expected) -> std::optional<Mismatch> {
+    const auto at = first_difference(kept.bytes, expected.bytes);
+    if (!at) return {};
+    const auto text = [&](const TensorView& view) {
+      return *at < view.bytes.size() ? fmt::format("{}", std::to_integer<int>(view.bytes[*at])) : "missing";
+    };
+    return Mismatch{fmt::format("byte {} of the {}", *at, part), text(kept), text(expected)};
+  };
+  if (auto mismatch = compare("scales", stored.scales, source.scales)) return mismatch;
+  if (auto mismatch = compare("offsets", stored.offsets, source.offsets)) return mismatch;
+  return compare("codes", stored.data, source.data);
+}
+
 }  // namespace
 
-Status check_stored_weights(const Package& package, const CheckpointWeights& checkpoint, int threads) {
+Status check_stored_weights(const Package& package, const SourceWeights& checkpoint, int threads) {
   ThreadPool pool(threads);
   for (const PackageTensor& tensor : package.manifest().tensors) {
     if (interrupted()) return fail(ErrorCode::interrupted, "interrupted");
@@ -147,25 +184,15 @@ Status check_stored_weights(const Package& package, const CheckpointWeights& che
                       tensor.name, format_shape(stored.shape), format_shape(source.shape)),
           "the package is of another checkpoint");
     }
-    const TensorCheck check(source, stored);
-    std::mutex mutex;
-    std::optional<std::pair<int64_t, Mismatch>> first;
-    pool.run(check.blocks(), 1, [&](int64_t begin, int64_t end, int) {
-      for (int64_t block = begin; block < end; ++block) {
-        std::optional<Mismatch> mismatch = check.check(block);
-        if (!mismatch) continue;
-        const std::lock_guard lock(mutex);
-        if (!first || block < first->first) first.emplace(block, *std::move(mismatch));
-      }
-    });
+    const std::optional<Mismatch> mismatch =
+        source.codec.is_float() ? find_mismatch(source, stored, pool) : compare_kept(source, stored);
     package.release(stored);
     checkpoint.release(source);
-    if (first) {
-      const Mismatch& mismatch = first->second;
+    if (mismatch) {
       return fail(
           ErrorCode::verification,
           fmt::format("{}/{}: tensor '{}': {} is {}, the checkpoint's weights give {}", package.folder(),
-                      tensor.file, tensor.name, mismatch.what, mismatch.stored, mismatch.expected),
+                      tensor.file, tensor.name, mismatch->what, mismatch->stored, mismatch->expected),
           "export the package again");
     }
   }

@@ -72,8 +72,8 @@ void ValueDifference::add(std::span<const float> reference, std::span<const floa
     max_abs_ = std::max(max_abs_, part.max_abs);
   }
   count_ += count;
-  // NaN and infinity survive in a sum of squares.
-  if (!std::isfinite(other_squares_)) finite_ = false;
+  // NaN and infinity survive in sums of squares; of the reference's, the difference is left as one.
+  if (!std::isfinite(other_squares_) || !std::isfinite(squared_difference_)) finite_ = false;
 }
 
 double ValueDifference::cosine() const {

@@ -14,7 +14,7 @@ class ValueDifference {
   void add(std::span<const float> reference, std::span<const float> other, ThreadPool& pool);
 
   int64_t count() const { return count_; }
-  /// False once a value of the other side was NaN or infinite.
+  /// False once a value of either side was NaN or infinite.
   bool finite() const { return finite_; }
   /// Σab / √(Σa² Σb²); 1 when both are all zero.
   double cosine() const;

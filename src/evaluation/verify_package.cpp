@@ -10,7 +10,7 @@
 #include "backends/exact/double_executor.hpp"
 #include "evaluation/logit_difference.hpp"
 #include "evaluation/stored_weights.hpp"
-#include "formats/checkpoint_weights.hpp"
+#include "quantization/source_model.hpp"
 #include "runtime/model.hpp"
 #include "runtime/session.hpp"
 #include "runtime/vision_encoder.hpp"
@@ -98,13 +98,13 @@ Result<std::vector<float>> features_of(std::shared_ptr<const Model> model, int t
   return features->features;
 }
 
-Status compare_features(const std::shared_ptr<const Model>& model, const std::string& checkpoint, int threads,
-                        Verification& verification) {
+Status compare_features(const std::shared_ptr<const Model>& model, const std::string& checkpoint,
+                        const std::vector<AdapterChoice>& adapters, int threads, Verification& verification) {
   std::error_code ignored;
   const bool takes_images =
       std::filesystem::exists(std::filesystem::path(model->folder()) / "preprocessor_config.json", ignored);
   if (model->vision_graph() == nullptr || !takes_images) return {};
-  HEXLM_ASSIGN(const auto source, Model::open(checkpoint, {threads, false}));
+  HEXLM_ASSIGN(const auto source, Model::open(checkpoint, {threads, false, adapters}));
   HEXLM_ASSIGN(const std::vector<float> reference, features_of(source, threads));
   HEXLM_ASSIGN(const std::vector<float> other, features_of(model, threads));
   LogitDifference difference;
@@ -140,13 +140,14 @@ std::string Verification::warning() const {
       100 * top1_agreement);
 }
 
-Result<Verification> verify_package(const std::string& checkpoint, const std::string& package, int threads) {
-  HEXLM_ASSIGN(const auto model, Model::open(package, {threads, true}));
+Result<Verification> verify_package(const std::string& checkpoint, const std::vector<AdapterChoice>& adapters,
+                                    const std::string& package, int threads) {
+  HEXLM_ASSIGN(const auto model, Model::open(package, {threads, true, {}}));
   HEXLM_TRY(model->verify_vision(threads));
-  HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> source, CheckpointWeights::open(checkpoint));
+  HEXLM_ASSIGN(const SourceModel source, open_source_model(checkpoint, adapters));
   Verification verification;
   if (model->is_package() && rounds_to_nearest(model->package()->manifest())) {
-    HEXLM_TRY(check_stored_weights(*model->package(), *source, threads));
+    HEXLM_TRY(check_stored_weights(*model->package(), *source.weights, threads));
     verification.weights_compared = true;
   }
   verification.tokens = std::min(compared_tokens, model->max_context());
@@ -161,12 +162,13 @@ Result<Verification> verify_package(const std::string& checkpoint, const std::st
     verification.finite = execution.finite();
     verification.execution_error = execution.relative_error();
   }
-  HEXLM_ASSIGN(const std::vector<float> original, run_exactly(*model->graph(), *source, ids, threads));
+  HEXLM_ASSIGN(const std::vector<float> original,
+               run_exactly(*model->graph(), *source.weights, ids, threads));
   const LogitDifference distance = difference_of(original, logits, vocabulary);
   verification.relative_error = distance.relative_error();
   verification.kl_mean = distance.kl_mean();
   verification.top1_agreement = distance.top1_agreement();
-  HEXLM_TRY(compare_features(model, checkpoint, threads, verification));
+  HEXLM_TRY(compare_features(model, checkpoint, adapters, threads, verification));
   return verification;
 }
 

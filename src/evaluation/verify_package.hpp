@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "formats/json.hpp"
+#include "quantization/adapted_weights.hpp"
 
 namespace hexlm {
 
@@ -35,7 +37,8 @@ struct Verification {
 /// Errors: bad_input for a package whose checksums differ; verification when a stored value is not what the
 /// checkpoint's weights give (round to nearest only: other methods choose codes that can't be told from the
 /// weights alone). Memory is bounded by the values of one layer, whatever the model's size.
-Result<Verification> verify_package(const std::string& checkpoint, const std::string& package, int threads);
+Result<Verification> verify_package(const std::string& checkpoint, const std::vector<AdapterChoice>& adapters,
+                                    const std::string& package, int threads);
 Json to_json(const Verification& verification);
 std::string describe(const Verification& verification);
 

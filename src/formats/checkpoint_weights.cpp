@@ -99,6 +99,16 @@ void CheckpointWeights::release(const WeightView& weight) const {
   if (const MappedFile* file = checkpoint_.file_of(weight.data.name)) file->release(weight.data.bytes);
 }
 
+std::string CheckpointWeights::file_of(const WeightView& weight) const {
+  const MappedFile* file = mapping(weight);
+  return file != nullptr ? file->path() : origin();
+}
+
+const TensorView* CheckpointWeights::stored(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : found->second;
+}
+
 std::vector<std::string> CheckpointWeights::names() const {
   std::vector<std::string> all;
   all.reserve(index_.size());

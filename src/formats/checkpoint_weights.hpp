@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "formats/check_finite.hpp"
-#include "formats/codec.hpp"
 #include "formats/safetensors.hpp"
+#include "formats/source_weights.hpp"
 
 namespace hexlm {
 
@@ -19,7 +19,7 @@ namespace hexlm {
 std::optional<std::string> canonical_name(std::string_view source);
 
 /// The weights of a Hugging Face checkpoint under their canonical names, at the precision they are stored in.
-class CheckpointWeights : public WeightSource {
+class CheckpointWeights : public SourceWeights {
  public:
   /// Errors: those of Checkpoint::open; bad_input when two tensors have one canonical name.
   static Result<std::shared_ptr<CheckpointWeights>> open(const std::string& folder);
@@ -32,8 +32,14 @@ class CheckpointWeights : public WeightSource {
   std::string origin() const override { return checkpoint_.folder(); }
 
   const Checkpoint& checkpoint() const { return checkpoint_; }
-  /// Every canonical name, sorted.
-  std::vector<std::string> names() const;
+  std::vector<std::string> names() const override;
+  const MappedFile* mapping(const WeightView& weight) const override {
+    return checkpoint_.file_of(weight.data.name);
+  }
+  bool is_computed(std::string_view) const override { return false; }
+  std::string file_of(const WeightView& weight) const override;
+  /// The tensor as it is stored, of any dtype; nullptr when absent.
+  const TensorView* stored(std::string_view name) const;
 
  private:
   explicit CheckpointWeights(Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}

@@ -26,6 +26,11 @@ bool take_number(std::string_view& text, char mark, int64_t least, int64_t most,
 
 bool parse_integer_codec(std::string_view text, Codec& codec) {
   codec = Codec{Codec::Kind::integer, 0, 0, true};
+  constexpr std::string_view wide_suffix = ":f32";
+  if (text.ends_with(wide_suffix)) {
+    codec.wide_scales = true;
+    text.remove_suffix(wide_suffix.size());
+  }
   if (text.size() < 2 || text[0] != 'w') return false;
   codec.bits = text[1] - '0';
   if (codec.bits < least_bits || codec.bits > most_bits) return false;
@@ -39,7 +44,8 @@ bool parse_integer_codec(std::string_view text, Codec& codec) {
   }
   if (!take_number(text, 'g', least_group, most_group, codec.group)) return false;
   // Integer scales of an offset as well, or of one group a row, would save nothing.
-  return text.empty() && (!codec.is_two_level() || (codec.symmetric && codec.group > 0));
+  const bool fits_two_levels = codec.symmetric && codec.group > 0 && !codec.wide_scales;
+  return text.empty() && (!codec.is_two_level() || fits_two_levels);
 }
 
 }  // namespace
@@ -76,10 +82,10 @@ std::string to_string(const Codec& codec) {
     case Codec::Kind::integer:
       break;
   }
-  return fmt::format("w{}{}{}{}", codec.bits,
-                     codec.group == 0 ? std::string() : fmt::format("g{}", codec.group),
-                     codec.symmetric ? "" : "a",
-                     codec.is_two_level() ? fmt::format("s{}", codec.scale_bits) : std::string());
+  return fmt::format(
+      "w{}{}{}{}{}", codec.bits, codec.group == 0 ? std::string() : fmt::format("g{}", codec.group),
+      codec.symmetric ? "" : "a", codec.is_two_level() ? fmt::format("s{}", codec.scale_bits) : std::string(),
+      codec.wide_scales ? ":f32" : "");
 }
 
 Result<Codec> parse_codec(std::string_view text) {

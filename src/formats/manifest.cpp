@@ -184,10 +184,7 @@ Status ManifestReader::check_tensor(const PackageTensor& tensor) const {
     return bad("shape", fmt::format("codec {} stores matrices of at least one element, got shape {}",
                                     to_string(tensor.codec), format_shape(tensor.shape)));
   }
-  uint64_t expected = 0;
-  for (const TensorPlan& part : tensor_plans(tensor)) {
-    expected += static_cast<uint64_t>(*byte_count(part.dtype, *element_count(part.shape)));
-  }
+  const uint64_t expected = stored_bytes(tensor.codec, tensor.shape);
   if (tensor.stored_bytes != expected) {
     return bad("stored_bytes", fmt::format("{} {} takes {} bytes, got {}", to_string(tensor.codec),
                                            format_shape(tensor.shape), expected, tensor.stored_bytes));
@@ -326,11 +323,23 @@ std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor) {
             {tensor.name + ".group_scales", DType::u8, {rows, tensor.codec.scale_row_bytes(columns)}},
             {tensor.name + ".scales", DType::f16, {rows, 1}}};
   }
+  const DType scales = tensor.codec.wide_scales ? DType::f32 : DType::f16;
   std::vector<TensorPlan> plans = {
       {tensor.name + ".codes", DType::u8, {rows, tensor.codec.row_bytes(columns)}},
-      {tensor.name + ".scales", DType::f16, {rows, groups}}};
-  if (!tensor.codec.symmetric) plans.push_back({tensor.name + ".offsets", DType::f16, {rows, groups}});
+      {tensor.name + ".scales", scales, {rows, groups}}};
+  if (!tensor.codec.symmetric) plans.push_back({tensor.name + ".offsets", scales, {rows, groups}});
   return plans;
+}
+
+uint64_t stored_bytes(const Codec& codec, const std::vector<int64_t>& shape) {
+  PackageTensor tensor;
+  tensor.codec = codec;
+  tensor.shape = shape;
+  uint64_t bytes = 0;
+  for (const TensorPlan& part : tensor_plans(tensor)) {
+    bytes += static_cast<uint64_t>(byte_count(part.dtype, element_count(part.shape).value_or(0)).value_or(0));
+  }
+  return bytes;
 }
 
 }  // namespace hexlm

@@ -75,6 +75,8 @@ Status verify_text_files(const std::string& folder);
 /// ".group_scales" /
 /// ".scales" (of the rows).
 std::vector<TensorPlan> tensor_plans(const PackageTensor& tensor);
+/// Bytes of those parts together. `shape` is a weight's, its element count below 2^63.
+uint64_t stored_bytes(const Codec& codec, const std::vector<int64_t>& shape);
 
 /// An opened package: manifest checked against the tensor files (every tensor present with the codec's dtype
 /// and shape, nothing unlisted but padding).

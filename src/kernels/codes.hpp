@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/half.hpp"
+#include "formats/codec.hpp"
+
 /// Reading stored weights: bit-packed codes and unaligned fp16. Internal to the kernel layer; everything is
 /// static so that a translation unit compiled for a newer instruction set never lends its copy to another
 /// one.
@@ -23,6 +26,20 @@ namespace hexlm {
   uint16_t value = 0;
   std::memcpy(&value, data + index * 2, sizeof value);
   return value;
+}
+
+/// An fp32 element of any alignment.
+[[maybe_unused]] static inline float load_f32(const std::byte* data, int64_t index) {
+  float value = 0;
+  std::memcpy(&value, data + index * 4, sizeof value);
+  return value;
+}
+
+/// A scale or offset as packed matrices hold it. Rounding fp32 ones to fp16 moves a weight by less than its
+/// int8 activations do; importers see to it that none is beyond fp16.
+[[maybe_unused]] static inline uint16_t packed_scale(const Codec& codec, const std::byte* part,
+                                                     int64_t slot) {
+  return codec.wide_scales ? float_to_half(load_f32(part, slot)) : load_u16(part, slot);
 }
 
 /// The code that stands for weight 0 in a symmetric codec.

@@ -29,18 +29,6 @@ constexpr double most_work = 6e13;
 constexpr int64_t window = 128;
 constexpr SymbolValues window_sizes{window, window, 0};
 
-uint64_t bits_of(const Codec& codec, const std::vector<int64_t>& shape) {
-  PackageTensor tensor;
-  tensor.codec = codec;
-  tensor.shape = shape;
-  uint64_t bits = 0;
-  for (const TensorPlan& part : tensor_plans(tensor)) {
-    bits +=
-        static_cast<uint64_t>(part.shape[0] * part.shape[1]) * static_cast<uint64_t>(bit_width(part.dtype));
-  }
-  return bits;
-}
-
 /// Row-major floats of the rounded weight, and its squared error relative to its norm.
 struct Rounded {
   std::vector<float> values;
@@ -293,6 +281,12 @@ Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan,
   double tensors = 0;
   for (int64_t layer = 0; layer < layers; ++layer) {
     for (const ExportTensor* tensor : linears_of_layer(plan, layer)) {
+      if (tensor->imported) {
+        return fail(ErrorCode::unsupported,
+                    fmt::format("--target-bits: '{}' is quantized already ({}) and keeps its codes",
+                                tensor->name, to_string(tensor->codec)),
+                    "export without --target-bits, or from the float checkpoint");
+      }
       elements += static_cast<double>(tensor->shape[0] * tensor->shape[1]);
       ++tensors;
     }
@@ -322,7 +316,7 @@ Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan,
       for (const int bits : widths) {
         const Codec codec = with_bits(tensor->codec, bits);
         const double error = bits == probe_bits ? probe_error : round_weight(view, codec, probe.pool()).error;
-        choice.options.push_back({codec, bits_of(codec, tensor->shape),
+        choice.options.push_back({codec, 8 * stored_bytes(codec, tensor->shape),
                                   probe_error > 0 ? choice.sensitivity * error / probe_error : 0});
       }
       choices.push_back(std::move(choice));

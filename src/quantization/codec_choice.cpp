@@ -5,6 +5,15 @@
 namespace hexlm {
 
 Result<CodecChoice> choose_codecs(const ExportOptions& options, bool tied) {
+  std::vector<std::optional<Codec>> codecs = {options.linear, options.lm_head, options.embedding,
+                                              options.vision};
+  for (const RecipeRule& rule : options.recipe.rules) codecs.emplace_back(rule.codec);
+  for (const auto& codec : codecs) {
+    if (!codec || !codec->wide_scales) continue;
+    return fail(ErrorCode::unsupported,
+                fmt::format("{}: fp32 scales come from imported weights only", to_string(*codec)),
+                "leave out the suffix :f32");
+  }
   CodecChoice choice;
   choice.linear = options.linear.value_or(choice.linear);
   choice.vision = options.vision.value_or(choice.vision);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -41,6 +42,13 @@ void unpack_nibbles(const std::byte* packed, std::span<uint8_t> codes) {
   }
 }
 
+float scale_at(const Codec& codec, std::span<const std::byte> part, int64_t index) {
+  if (!codec.wide_scales) return half_to_float(load_u16(part, index));
+  float value;
+  std::memcpy(&value, part.data() + 4 * index, sizeof(value));
+  return value;
+}
+
 void decode_integer_row(const WeightView& weight, int64_t row, std::vector<uint8_t>& codes, float* out) {
   const Codec& codec = weight.codec;
   const int64_t columns = weight.columns();
@@ -49,12 +57,11 @@ void decode_integer_row(const WeightView& weight, int64_t row, std::vector<uint8
   unpack_codes(weight.data.bytes.data() + row * codec.row_bytes(columns), codec.bits, codes);
   const int zero = codec.symmetric ? 1 << (codec.bits - 1) : 0;
   for (int64_t index = 0; index < groups; ++index) {
-    const float delta = half_to_float(load_u16(weight.scales.bytes, row * groups + index));
-    const float offset =
-        codec.symmetric ? 0.0F : half_to_float(load_u16(weight.offsets.bytes, row * groups + index));
-    // Δ has 11 significant bits and the code at most 8: the product is exact, the sum rounds once.
+    const float delta = scale_at(codec, weight.scales.bytes, row * groups + index);
+    const float offset = codec.symmetric ? 0.0F : scale_at(codec, weight.offsets.bytes, row * groups + index);
+    // Rounds once, as every backend does. (With fp16 scales the product is exact: 11 and 8 significant bits.)
     for (int64_t i = index * group; i < std::min(columns, (index + 1) * group); ++i) {
-      out[i] = delta * static_cast<float>(codes[static_cast<size_t>(i)] - zero) + offset;
+      out[i] = std::fma(delta, static_cast<float>(codes[static_cast<size_t>(i)] - zero), offset);
     }
   }
 }

@@ -88,6 +88,16 @@ Result<Companions> copy_companions(const std::string& checkpoint, const std::str
   return companions;
 }
 
+Result<Companions> write_companions(const std::map<std::string, std::string>& files,
+                                    const std::string& package) {
+  Companions companions;
+  for (const auto& [name, content] : files) {
+    HEXLM_TRY(store(package, name, content, companions));
+    companions.sources.push_back(companion(name, content));
+  }
+  return companions;
+}
+
 Status write_runtime_defaults(const std::string& checkpoint, const std::string& package) {
   Json generation = Json::object();
   const std::string path = checkpoint + "/generation_config.json";

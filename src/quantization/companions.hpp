@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Companions {
 /// image settings) and writes chat_template.jinja where the template is only a string in another file. Absent
 /// files are skipped. Errors: bad_input for a file that is no JSON where it should be; what writing reports.
 Result<Companions> copy_companions(const std::string& checkpoint, const std::string& package);
+/// Writes the files that a GGUF file holds. Errors: what writing reports.
+Result<Companions> write_companions(const std::map<std::string, std::string>& files,
+                                    const std::string& package);
 
 /// Writes the package's config.json: every run-time setting with its default, sampling as the checkpoint's
 /// generation_config.json has it.

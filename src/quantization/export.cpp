@@ -8,6 +8,7 @@
 #include "base/atomic_file.hpp"
 #include "base/hash.hpp"
 #include "base/text.hpp"
+#include "formats/gguf.hpp"
 #include "formats/package.hpp"
 #include "formats/safetensors.hpp"
 #include "quantization/calibrate.hpp"
@@ -16,6 +17,7 @@
 #include "quantization/companions.hpp"
 #include "quantization/export_source.hpp"
 #include "quantization/resources.hpp"
+#include "quantization/source_model.hpp"
 #include "quantization/tensor_stream.hpp"
 
 namespace hexlm {
@@ -41,7 +43,7 @@ std::vector<TensorPlan> file_plan(const ExportPlan& plan, std::string_view file)
 /// Writes the tensor files of the package and lists them and their tensors in the manifest.
 class FileExport {
  public:
-  FileExport(const std::string& folder, const ExportPlan& plan, const CheckpointWeights& weights,
+  FileExport(const std::string& folder, const ExportPlan& plan, const SourceWeights& weights,
              const WorkFolder* work, const ExportOptions& options, const ProgressCallback& progress,
              SourceHashes& hashes)
       : folder_(folder),
@@ -76,27 +78,26 @@ class FileExport {
  private:
   Result<PackageTensor> write(TensorStream& stream, const ExportTensor& tensor) {
     HEXLM_ASSIGN(const WeightView weight, weights_.find(tensor.name));
-    const MappedFile* source = weights_.checkpoint().file_of(weight.data.name);
-    if (source == nullptr || weight.shape != tensor.shape ||
-        weight.data.bytes.size() != tensor.source_bytes) {
+    const SourceFile file{weights_.mapping(weight), weights_.file_of(weight)};
+    if (weight.shape != tensor.shape || weight.stored_bytes() != tensor.source_bytes) {
       return fail(ErrorCode::bad_input,
-                  fmt::format("{}: tensor '{}' has shape {}, {} when the export was planned",
-                              file_of(weights_, weight), weight.data.name, format_shape(weight.shape),
-                              format_shape(tensor.shape)));
+                  fmt::format("{}: tensor '{}' has shape {}, {} when the export was planned", file.path,
+                              weight.data.name, format_shape(weight.shape), format_shape(tensor.shape)));
     }
     const auto advance = [&](uint64_t bytes) {
       done_ += bytes;
       return !progress_ || progress_(tensor.name, done_, total_);
     };
+    Hasher& hash = hashes_[file.path];
+    if (tensor.imported) return stream.copy(weight, tensor, hash, advance);
     const PreparedTensor* prepared = work_ == nullptr ? nullptr : work_->find(tensor.name);
-    Hasher& hash = hashes_[source->path()];
-    return prepared == nullptr ? stream.write(weight.data, *source, tensor, hash, advance)
-                               : stream.copy(weight.data, *source, *prepared, hash, advance);
+    return prepared == nullptr ? stream.write(weight.data, file, tensor, hash, advance)
+                               : stream.copy(weight.data, file, *prepared, hash, advance);
   }
 
   const std::string& folder_;
   const ExportPlan& plan_;
-  const CheckpointWeights& weights_;
+  const SourceWeights& weights_;
   const WorkFolder* work_;  ///< tensors that are made already; null without calibration
   const ExportOptions& options_;
   const ProgressCallback& progress_;
@@ -137,6 +138,17 @@ Json calibration_record(const CalibrationSet& set, const WorkFolder* work) {
   return record;
 }
 
+/// The adapters that were merged in, by folder name and weight.
+Json adapter_record(const std::vector<AdapterChoice>& adapters) {
+  Json record = Json::array();
+  for (const AdapterChoice& choice : adapters) {
+    record.push_back(
+        {{"adapter", std::filesystem::path(choice.folder).lexically_normal().filename().string()},
+         {"weight", choice.weight}});
+  }
+  return record;
+}
+
 /// Neither time nor host: the same export gives the same manifest.
 Json provenance(const ExportOptions& options, const ModelConfig& config, const CodecChoice& choice,
                 const std::vector<CompanionFile>& companions, const SourceHashes& hashes,
@@ -158,6 +170,7 @@ Json provenance(const ExportOptions& options, const ModelConfig& config, const C
     record["recipe"] = std::move(rules);
   }
   if (options.calibration) record["calibration"] = calibration_record(*options.calibration, work);
+  if (!options.adapters.empty()) record["adapters"] = adapter_record(options.adapters);
   record["source"] = source_files(companions, hashes);
   return record;
 }
@@ -168,26 +181,28 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
                                     const ProgressCallback& progress) {
   const auto start = std::chrono::steady_clock::now();
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, plan.config.text.tied_embeddings));
-  HEXLM_ASSIGN(const std::shared_ptr<CheckpointWeights> weights, CheckpointWeights::open(options.checkpoint));
+  HEXLM_ASSIGN(const SourceModel source, open_source_model(options.checkpoint, options.adapters));
   std::optional<WorkFolder> work;
   if (is_calibrated(options)) {
-    HEXLM_ASSIGN(work, calibrate_export(options, plan, weights, progress));
+    HEXLM_ASSIGN(work, calibrate_export(options, plan, source.weights, progress));
   }
   HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.package, options.replace, "manifest.json"));
   Manifest manifest;
   manifest.architecture = plan.config.model_type;
   manifest.configuration = plan.config.source;
-  HEXLM_ASSIGN(Companions companions, copy_companions(options.checkpoint, folder.working_path()));
+  const std::string& path = folder.working_path();
+  const bool from_file = is_gguf_path(options.checkpoint);
+  HEXLM_ASSIGN(Companions companions,
+               from_file ? write_companions(source.files, path) : copy_companions(options.checkpoint, path));
   manifest.files = std::move(companions.files);
-  HEXLM_TRY(write_runtime_defaults(options.checkpoint, folder.working_path()));
+  HEXLM_TRY(write_runtime_defaults(from_file ? path : options.checkpoint, path));
   SourceHashes hashes;
   ThreadPool pool(options.threads);
   const WorkFolder* prepared = work ? &*work : nullptr;
-  FileExport writer(folder.working_path(), plan, *weights, prepared, options, progress, hashes);
+  FileExport writer(path, plan, *source.weights, prepared, options, progress, hashes);
   for (const char* file : {weights_file, vision_file}) HEXLM_TRY(writer.write(file, pool, manifest));
   manifest.provenance = provenance(options, plan.config, choice, companions.sources, hashes, prepared);
-  HEXLM_TRY(
-      write_file_atomically(folder.working_path() + "/manifest.json", seal_manifest(to_json(manifest))));
+  HEXLM_TRY(write_file_atomically(path + "/manifest.json", seal_manifest(to_json(manifest))));
   if (interrupted()) return fail(ErrorCode::interrupted, "export interrupted before its end");
   HEXLM_TRY(folder.commit());
   if (work) work->remove();

@@ -11,6 +11,7 @@
 #include "formats/codec.hpp"
 #include "formats/json.hpp"
 #include "models/model_config.hpp"
+#include "quantization/adapted_weights.hpp"
 #include "quantization/calibration_text.hpp"
 #include "quantization/graph_runner.hpp"
 #include "quantization/method.hpp"
@@ -20,12 +21,13 @@ namespace hexlm {
 
 /// What to write. Unset specs take the defaults of docs/quantization.md.
 struct ExportOptions {
-  std::string checkpoint;          ///< folder
-  std::string package;             ///< folder to create
-  std::optional<Codec> linear;     ///< --quant, default w4g64
-  std::optional<Codec> lm_head;    ///< --lm-head, default w8g64 … see docs/quantization.md
-  std::optional<Codec> embedding;  ///< --embedding; tied: must equal lm_head when both are given
-  std::optional<Codec> vision;     ///< --vision: matrices of the vision tower, default w8g128
+  std::string checkpoint;               ///< folder, or .gguf file
+  std::string package;                  ///< folder to create
+  std::vector<AdapterChoice> adapters;  ///< merged in on the way
+  std::optional<Codec> linear;          ///< --quant, default w4g64
+  std::optional<Codec> lm_head;         ///< --lm-head, see docs/quantization.md
+  std::optional<Codec> embedding;       ///< --embedding; tied: must equal lm_head when both are given
+  std::optional<Codec> vision;          ///< --vision: matrices of the vision tower, default w8g128
   Method method = Method::rtn;
   std::optional<Method> vision_method;              ///< see vision_method_of
   Recipe recipe;                                    ///< codecs by name, over the ones above
@@ -55,6 +57,8 @@ struct ExportTensor {
   Codec codec;
   uint64_t source_bytes = 0;
   uint64_t stored_bytes = 0;
+  bool imported = false;  ///< quantized by another program: its codes are kept
+  bool computed = false;  ///< merged or dequantized: held whole in memory while it is written
   std::string note;
 };
 
@@ -71,7 +75,7 @@ struct ExportPlan {
 
 /// Everything that can be known before work starts: architecture, every tensor present with its shape,
 /// codecs, sizes, memory, disk. Errors: bad_input, unsupported, limit (disk); usage for a recipe's selector
-/// that matches nothing or a vector.
+/// that matches nothing, a vector or a weight that is quantized already.
 Result<ExportPlan> plan_export(const ExportOptions& options);
 /// About what a calibrated export holds at its peak; 0 for methods that look at weights only. Reads the sizes
 /// of `options.calibration`.

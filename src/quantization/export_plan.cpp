@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text.hpp"
+#include "formats/package.hpp"
 #include "quantization/codec_choice.hpp"
 #include "quantization/export.hpp"
 #include "quantization/export_source.hpp"
@@ -21,19 +22,6 @@ constexpr uint64_t memory_per_tensor = 4096;
 /// Configuration files, headers and padding.
 constexpr uint64_t disk_slack = uint64_t{1} << 20;
 constexpr std::string_view vision_prefix = "visual.";
-
-uint64_t stored_bytes(const Codec& codec, const std::vector<int64_t>& shape) {
-  PackageTensor tensor;
-  tensor.codec = codec;
-  tensor.shape = shape;
-  uint64_t bytes = 0;
-  for (const TensorPlan& part : tensor_plans(tensor)) {
-    uint64_t elements = 1;
-    for (const int64_t dim : part.shape) elements *= static_cast<uint64_t>(dim);
-    bytes += elements * static_cast<uint64_t>(bit_width(part.dtype)) / 8;
-  }
-  return bytes;
-}
 
 int64_t element_count(const std::vector<int64_t>& shape) {
   int64_t count = 1;
@@ -60,15 +48,17 @@ std::string tensor_note(const ExportTensor& tensor, DType source, const CodecCho
 
 Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& parameter,
                                  const CodecChoice& choice, Method method) {
-  HEXLM_ASSIGN(const WeightView weight, source.weights->find(parameter.name));
+  HEXLM_ASSIGN(const WeightView weight, source.weights->describe(parameter.name));
   ExportTensor tensor;
   tensor.name = parameter.name;
   tensor.file = parameter.name.starts_with(vision_prefix) ? vision_file : weights_file;
   tensor.shape = parameter.shape;
   tensor.role = parameter.role;
   tensor.source_dtype = to_string(weight.data.dtype);
-  tensor.codec = codec_for(parameter.role, weight.data.dtype, choice);
-  tensor.source_bytes = weight.data.bytes.size();
+  tensor.imported = !weight.codec.is_float();
+  tensor.codec = tensor.imported ? weight.codec : codec_for(parameter.role, weight.data.dtype, choice);
+  tensor.source_bytes = weight.stored_bytes();
+  tensor.computed = source.weights->is_computed(parameter.name);
   // Scaling by activations moves these off the grid of their own type.
   if (method == Method::awq && parameter.role == ParameterRole::sensitive) tensor.codec = Codec{};
   if (!tensor.codec.is_float() && parameter.shape.size() != 2) {
@@ -76,8 +66,11 @@ Result<ExportTensor> plan_tensor(const ExportSource& source, const Parameter& pa
                 fmt::format("parameter '{}' of shape {} is no matrix and cannot be {}", parameter.name,
                             format_shape(parameter.shape), to_string(tensor.codec)));
   }
+  if (tensor.imported) tensor.source_dtype = to_string(weight.codec);
   tensor.stored_bytes = stored_bytes(tensor.codec, tensor.shape);
   tensor.note = tensor_note(tensor, weight.data.dtype, choice, source.config.text.tied_embeddings);
+  const std::string origin = source.weights->note_of(parameter.name);
+  if (!origin.empty()) tensor.note = origin + (tensor.note.empty() ? "" : "; " + tensor.note);
   return tensor;
 }
 
@@ -101,7 +94,14 @@ Status apply_recipe(const Recipe& recipe, const ExportSource& source, ExportPlan
             fmt::format("recipe: '{}' matches the vector '{}', which stays f32", rule.selector, tensor.name),
             "select matrices only, for example with .weight and the module's name");
       }
-      HEXLM_ASSIGN(const WeightView weight, source.weights->find(tensor.name));
+      if (tensor.imported) {
+        return fail(
+            ErrorCode::usage,
+            fmt::format("recipe: '{}' matches '{}', which is quantized already ({}) and keeps its codes",
+                        rule.selector, tensor.name, to_string(tensor.codec)),
+            "select weights that are still float; `export --dry-run` names the others' origin");
+      }
+      HEXLM_ASSIGN(const WeightView weight, source.weights->describe(tensor.name));
       tensor.codec = rule.codec;
       tensor.stored_bytes = stored_bytes(tensor.codec, tensor.shape);
       tensor.note = tensor_note(tensor, weight.data.dtype, CodecChoice{rule.codec, rule.codec, rule.codec},
@@ -112,6 +112,20 @@ Status apply_recipe(const Recipe& recipe, const ExportSource& source, ExportPlan
       return fail(ErrorCode::usage, fmt::format("recipe: '{}' matches no weight", rule.selector),
                   fmt::format("the nearest name is '{}'", nearest_matrix(plan, rule.selector)));
     }
+  }
+  return {};
+}
+
+/// Calibrated methods choose codes anew, on what the layers before them became.
+Status check_method(const ExportOptions& options, const ExportPlan& plan) {
+  if (!needs_calibration(options.method)) return {};
+  for (const ExportTensor& tensor : plan.tensors) {
+    if (!tensor.imported) continue;
+    return fail(
+        ErrorCode::unsupported,
+        fmt::format("{}: '{}' is quantized already ({}); the method {} needs float weights",
+                    options.checkpoint, tensor.name, to_string(tensor.codec), to_string(options.method)),
+        "use --method rtn, which keeps the codes, or export from the float checkpoint");
   }
   return {};
 }
@@ -185,7 +199,7 @@ Result<Graph> graph_of_text(const ExportPlan& plan) {
 }
 
 Result<ExportPlan> plan_export(const ExportOptions& options) {
-  HEXLM_ASSIGN(ExportSource source, open_export_source(options.checkpoint));
+  HEXLM_ASSIGN(ExportSource source, open_export_source(options.checkpoint, options.adapters));
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, source.config.text.tied_embeddings));
   ExportPlan plan;
   plan.tensors.reserve(source.parameters.size());
@@ -193,6 +207,7 @@ Result<ExportPlan> plan_export(const ExportOptions& options) {
     HEXLM_ASSIGN(ExportTensor tensor, plan_tensor(source, parameter, choice, options.method));
     plan.tensors.push_back(std::move(tensor));
   }
+  HEXLM_TRY(check_method(options, plan));
   HEXLM_TRY(apply_recipe(options.recipe, source, plan));
   add_totals(plan);
   add_notes(source, plan);

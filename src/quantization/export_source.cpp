@@ -6,8 +6,10 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "formats/gguf.hpp"
 #include "formats/json.hpp"
 #include "formats/package.hpp"
+#include "quantization/source_model.hpp"
 #include "tokenizer/tokenizer.hpp"
 
 namespace hexlm {
@@ -15,22 +17,22 @@ namespace {
 
 constexpr std::string_view head_name = "lm_head.weight";
 
-Status check_weight(const CheckpointWeights& weights, const Parameter& parameter) {
+Status check_weight(const SourceWeights& weights, const Parameter& parameter) {
   if (!weights.contains(parameter.name)) {
     const std::string stem = parameter.name.substr(0, parameter.name.rfind('.'));
     for (const char* packed : {".qweight", ".weight_packed"}) {
       if (!weights.contains(stem + packed)) continue;
       return fail(ErrorCode::unsupported,
-                  fmt::format("{}: '{}{}' is quantized already, expected '{}'", weights.origin(), stem,
-                              packed, parameter.name),
-                  "export from the float checkpoint that it was made from");
+                  fmt::format("{}: '{}{}' is quantized already, but config.json has no quantization_config",
+                              weights.origin(), stem, packed),
+                  "download config.json again, or export from the float checkpoint that it was made from");
     }
   }
-  HEXLM_ASSIGN(const WeightView weight, weights.find(parameter.name));
+  HEXLM_ASSIGN(const WeightView weight, weights.describe(parameter.name));
   if (weight.shape != parameter.shape) {
     return fail(
         ErrorCode::bad_input,
-        fmt::format("{}: tensor '{}' has shape {}, expected {} by config.json", file_of(weights, weight),
+        fmt::format("{}: tensor '{}' has shape {}, expected {} by config.json", weights.file_of(weight),
                     weight.data.name, format_shape(weight.shape), format_shape(parameter.shape)),
         "config.json and the weights are of different models");
   }
@@ -56,10 +58,14 @@ Status find_left_out(ExportSource& source) {
   return {};
 }
 
-Status check_tokenizer(const std::string& folder, const ModelConfig& config) {
+Status check_tokenizer(const std::string& folder, const SourceModel& model) {
+  const ModelConfig& config = model.config;
   const std::string path = folder + "/tokenizer.json";
-  if (!std::filesystem::exists(path)) return {};
-  HEXLM_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
+  const auto held = model.files.find("tokenizer.json");
+  const bool is_held = held != model.files.end();
+  if (!is_held && !std::filesystem::exists(path)) return {};
+  HEXLM_ASSIGN(const Tokenizer tokenizer,
+               is_held ? Tokenizer::parse(held->second, folder) : Tokenizer::load(path));
   if (tokenizer.size() <= config.text.vocabulary_size) return {};
   return fail(ErrorCode::bad_input,
               fmt::format("{}: has ids up to {}, but the embedding has {} rows", path, tokenizer.size() - 1,
@@ -69,24 +75,20 @@ Status check_tokenizer(const std::string& folder, const ModelConfig& config) {
 
 }  // namespace
 
-std::string file_of(const CheckpointWeights& weights, const WeightView& weight) {
-  const MappedFile* file = weights.checkpoint().file_of(weight.data.name);
-  return file != nullptr ? file->path() : weights.origin();
-}
-
-Result<ExportSource> open_export_source(const std::string& folder) {
+Result<ExportSource> open_export_source(const std::string& folder,
+                                        const std::vector<AdapterChoice>& adapters) {
   if (Package::is_package(folder)) {
     return fail(ErrorCode::bad_input,
                 fmt::format("{}: is a package already, expected a Hugging Face checkpoint", folder),
                 "export from the checkpoint that it was made from; `run` takes the package as it is");
   }
   ExportSource source;
-  const std::string config_path = folder + "/config.json";
-  HEXLM_ASSIGN(const Json json, read_json(config_path));
-  HEXLM_ASSIGN(source.config, parse_model_config(json, config_path));
-  HEXLM_ASSIGN(source.weights, CheckpointWeights::open(folder));
-  apply_checkpoint_facts(source.config, source.weights->contains(head_name));
-  HEXLM_TRY(resolve_vision(source.config, source.weights->contains(tower_weight), config_path));
+  HEXLM_ASSIGN(SourceModel model, open_source_model(folder, adapters));
+  const std::string config_path = is_gguf_path(folder) ? folder : folder + "/config.json";
+  HEXLM_TRY(resolve_vision(model.config, model.weights->contains(tower_weight), config_path));
+  HEXLM_TRY(check_tokenizer(folder, model));
+  source.weights = std::move(model.weights);
+  source.config = std::move(model.config);
   HEXLM_ASSIGN(const Graph graph, build_text_graph(source.config));
   source.parameters = graph.parameters();
   if (source.config.vision) {
@@ -95,7 +97,6 @@ Result<ExportSource> open_export_source(const std::string& folder) {
   }
   for (const Parameter& parameter : source.parameters) HEXLM_TRY(check_weight(*source.weights, parameter));
   HEXLM_TRY(find_left_out(source));
-  HEXLM_TRY(check_tokenizer(folder, source.config));
   return source;
 }
 

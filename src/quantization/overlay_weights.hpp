@@ -21,14 +21,15 @@ class OverlayWeights : public WeightSource {
   void clear() { replaced_.clear(); }
 
   Result<WeightView> find(std::string_view name) const override {
-    HEXLM_ASSIGN(WeightView view, base_->find(name));
     const auto found = replaced_.find(name);
-    if (found == replaced_.end()) return view;
+    if (found == replaced_.end()) return base_->find(name);
+    HEXLM_ASSIGN(WeightView view, base_->describe(name));
     view.codec = Codec{};
     view.data.dtype = DType::f32;
     view.data.bytes = std::as_bytes(std::span(*found->second));
     view.scales = {};
     view.offsets = {};
+    view.storage = found->second;
     return view;
   }
   bool contains(std::string_view name) const override { return base_->contains(name); }

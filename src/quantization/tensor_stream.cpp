@@ -45,7 +45,7 @@ std::vector<int64_t> position_of(int64_t flat, const std::vector<int64_t>& shape
 
 struct TensorStream::Tensor {
   const TensorView& source;
-  const MappedFile& file;
+  const SourceFile& file;
   const ExportTensor& plan;
   Hasher& source_hash;
   Cut cut;
@@ -76,7 +76,7 @@ struct TensorStream::Tensor {
 
   Error describe_fault(const EncodeFault& fault, int64_t block) const {
     const int64_t flat = (block * cut.block_rows + fault.row) * cut.columns + fault.column;
-    const std::string origin = fmt::format("{}: tensor '{}'", file.path(), source.name);
+    const std::string origin = fmt::format("{}: tensor '{}'", file.path, source.name);
     return describe(fault, plan.codec, origin, position_of(flat, plan.shape));
   }
 };
@@ -100,7 +100,7 @@ Status TensorStream::write_batch(Tensor& tensor, const Batch& batch) {
 Status TensorStream::finish_batch(Tensor& tensor, const Batch& batch, const Advance& advance) {
   if (batch.count == 0) return {};
   const auto bytes = tensor.bytes_of(batch.first, batch.count);
-  tensor.file.release(bytes);
+  if (tensor.file.mapping != nullptr) tensor.file.mapping->release(bytes);
   if (!advance(bytes.size())) {
     return fail(ErrorCode::interrupted, fmt::format("export interrupted at tensor '{}'", tensor.plan.name));
   }
@@ -118,7 +118,7 @@ Result<PackageTensor> TensorStream::finish(Tensor& tensor) {
     HEXLM_TRY(writer_.write(bytes));
     tensor.checksum.update(bytes);
   }
-  tensor.file.release(tensor.source.bytes);
+  if (tensor.file.mapping != nullptr) tensor.file.mapping->release(tensor.source.bytes);
   PackageTensor written;
   written.name = tensor.plan.name;
   written.codec = tensor.plan.codec;
@@ -130,7 +130,7 @@ Result<PackageTensor> TensorStream::finish(Tensor& tensor) {
   return written;
 }
 
-Result<PackageTensor> TensorStream::write(const TensorView& source, const MappedFile& file,
+Result<PackageTensor> TensorStream::write(const TensorView& source, const SourceFile& file,
                                           const ExportTensor& plan, Hasher& source_hash,
                                           const Advance& advance) {
   Tensor tensor{source, file, plan, source_hash, cut_tensor(plan.codec, plan.shape), {}, method_, {}, {}, {}};
@@ -153,7 +153,7 @@ Result<PackageTensor> TensorStream::write(const TensorView& source, const Mapped
     current.first = std::min(first, blocks);
     current.count = std::clamp<int64_t>(blocks - first, 0, batch_size);
     more = current.count > 0;
-    file.will_need(tensor.bytes_of(first + batch_size, batch_size));
+    if (file.mapping != nullptr) file.mapping->will_need(tensor.bytes_of(first + batch_size, batch_size));
     Status written;
     pool_.run(1 + current.count, 1, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
@@ -175,17 +175,37 @@ Result<PackageTensor> TensorStream::write(const TensorView& source, const Mapped
   return finish(tensor);
 }
 
-Result<PackageTensor> TensorStream::copy(const TensorView& source, const MappedFile& file,
+Result<PackageTensor> TensorStream::copy(const TensorView& source, const SourceFile& file,
                                          const PreparedTensor& prepared, Hasher& source_hash,
                                          const Advance& advance) {
   for (const TensorView& part : prepared.parts) HEXLM_TRY(writer_.write(part.bytes));
   source_hash.update(source.bytes);
-  file.release(source.bytes);
+  if (file.mapping != nullptr) file.mapping->release(source.bytes);
   if (!advance(source.bytes.size())) {
     return fail(ErrorCode::interrupted,
                 fmt::format("export interrupted at tensor '{}'", prepared.stored.name));
   }
   return prepared.stored;
+}
+
+Result<PackageTensor> TensorStream::copy(const WeightView& weight, const ExportTensor& plan,
+                                         Hasher& source_hash, const Advance& advance) {
+  Hasher checksum;
+  for (const TensorView* part : {&weight.data, &weight.scales, &weight.offsets}) {
+    HEXLM_TRY(writer_.write(part->bytes));
+    checksum.update(part->bytes);
+    source_hash.update(part->bytes);
+  }
+  if (!advance(weight.stored_bytes())) {
+    return fail(ErrorCode::interrupted, fmt::format("export interrupted at tensor '{}'", plan.name));
+  }
+  PackageTensor written;
+  written.name = plan.name;
+  written.codec = plan.codec;
+  written.shape = plan.shape;
+  written.stored_bytes = plan.stored_bytes;
+  written.checksum = checksum.digest();
+  return written;
 }
 
 uint64_t stream_memory(const ExportTensor& tensor, int threads) {
@@ -204,9 +224,11 @@ uint64_t stream_memory(const ExportTensor& tensor, int threads) {
   uint64_t scales = 0;
   if (!tensor.codec.is_float()) {
     const int64_t groups = tensor.codec.groups(cut.columns) * (tensor.codec.symmetric ? 1 : 2);
-    scales = static_cast<uint64_t>(cut.rows * groups) * sizeof(uint16_t);
+    scales = static_cast<uint64_t>(cut.rows * groups * tensor.codec.scale_bytes());
   }
-  return 2 * stored + 3 * source + scratch + scales;
+  // A computed tensor is whole in memory, and so are the stored values it is made from.
+  const uint64_t whole = tensor.computed ? 2 * tensor.source_bytes : 0;
+  return 2 * stored + 3 * source + scratch + scales + whole;
 }
 
 }  // namespace hexlm

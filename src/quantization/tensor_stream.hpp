@@ -17,6 +17,13 @@
 
 namespace hexlm {
 
+/// Where the bytes of a tensor lie: pages of `mapping` are released behind the reader; nullptr for computed
+/// ones.
+struct SourceFile {
+  const MappedFile* mapping = nullptr;
+  std::string path;  ///< for messages
+};
+
 /// Encodes tensors in blocks of rows and writes them: a batch of blocks is encoded while the one before it is
 /// written, so the memory is bounded by two batches and the scales of the largest tensor.
 class TensorStream {
@@ -27,14 +34,17 @@ class TensorStream {
   TensorStream(SafetensorsWriter& writer, ThreadPool& pool, Method method)
       : writer_(writer), pool_(pool), method_(method) {}
 
-  /// Encodes `source` (a tensor of `file`) as `plan` says and writes its parts in tensor_plans() order.
-  /// `source_hash` is fed with the source's bytes. The file's pages are released behind the reader.
+  /// Encodes `source` as `plan` says and writes its parts in tensor_plans() order.
+  /// `source_hash` is fed with the source's bytes. A mapped file's pages are released behind the reader.
   /// Errors: bad_input naming file, tensor, element and value; interrupted; what the writer reports.
-  Result<PackageTensor> write(const TensorView& source, const MappedFile& file, const ExportTensor& plan,
+  Result<PackageTensor> write(const TensorView& source, const SourceFile& file, const ExportTensor& plan,
                               Hasher& source_hash, const Advance& advance);
   /// Writes parts that calibration has made of `source`.
-  Result<PackageTensor> copy(const TensorView& source, const MappedFile& file, const PreparedTensor& prepared,
+  Result<PackageTensor> copy(const TensorView& source, const SourceFile& file, const PreparedTensor& prepared,
                              Hasher& source_hash, const Advance& advance);
+  /// Writes a weight that is encoded already, part by part.
+  Result<PackageTensor> copy(const WeightView& weight, const ExportTensor& plan, Hasher& source_hash,
+                             const Advance& advance);
 
  private:
   struct Tensor;

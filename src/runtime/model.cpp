@@ -8,7 +8,10 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/thread_pool.hpp"
-#include "formats/checkpoint_weights.hpp"
+#include "formats/check_finite.hpp"
+#include "formats/gguf.hpp"
+#include "formats/source_weights.hpp"
+#include "quantization/source_model.hpp"
 #include "runtime/model_files.hpp"
 
 namespace hexlm {
@@ -18,6 +21,7 @@ namespace fs = std::filesystem;
 
 Status check_folder(const std::string& folder) {
   std::error_code error;
+  if (is_gguf_path(folder) && fs::is_regular_file(folder, error)) return {};
   if (fs::is_directory(folder, error)) {
     if (Package::is_package(folder) || fs::exists(fs::path(folder) / "config.json", error)) return {};
     return fail(
@@ -32,16 +36,13 @@ Status check_folder(const std::string& folder) {
 
 /// The file a weight lies in, for messages.
 std::string file_of(const WeightSource& weights, const WeightView& weight) {
-  if (const auto* checkpoint = dynamic_cast<const CheckpointWeights*>(&weights)) {
-    const MappedFile* file = checkpoint->checkpoint().file_of(weight.data.name);
-    if (file != nullptr) return file->path();
-  }
-  return weights.origin();
+  const auto* source = dynamic_cast<const SourceWeights*>(&weights);
+  return source != nullptr ? source->file_of(weight) : weights.origin();
 }
 
 Status check_shapes(const Graph& graph, const WeightSource& weights) {
   for (const Parameter& parameter : graph.parameters()) {
-    HEXLM_ASSIGN(const WeightView weight, weights.find(parameter.name));
+    HEXLM_ASSIGN(const WeightView weight, weights.describe(parameter.name));
     if (weight.shape == parameter.shape) continue;
     return fail(ErrorCode::bad_input,
                 fmt::format("{}: tensor '{}' has shape {}, config.json asks for {}", file_of(weights, weight),
@@ -101,6 +102,11 @@ void add_eos(std::vector<int32_t>& tokens, int64_t id) {
 }  // namespace
 
 Status Model::open_package(const ModelOpenOptions& options) {
+  if (!options.merged_adapters.empty()) {
+    return fail(ErrorCode::unsupported,
+                fmt::format("{} is a package: adapters are not merged into quantized weights", folder_),
+                "merge them while exporting, or apply them unmerged with `hexlm run --adapter`");
+  }
   HEXLM_ASSIGN(std::shared_ptr<const Package> package,
                Package::open(folder_, options.verify, options.threads));
   const Manifest& manifest = package->manifest();
@@ -119,25 +125,30 @@ Status Model::open_package(const ModelOpenOptions& options) {
   return {};
 }
 
-Status Model::open_checkpoint() {
-  const std::string config_path = (fs::path(folder_) / "config.json").string();
-  HEXLM_ASSIGN(const Json json, read_json(config_path));
-  HEXLM_ASSIGN(config_, parse_model_config(json, config_path));
-  HEXLM_ASSIGN(weights_, CheckpointWeights::open(folder_));
+Status Model::open_checkpoint(const ModelOpenOptions& options) {
+  HEXLM_ASSIGN(SourceModel source, open_source_model(folder_, options.merged_adapters));
+  weights_ = std::move(source.weights);
+  files_ = std::move(source.files);
+  config_ = std::move(source.config);
   return {};
 }
 
 Status Model::open_text_files() {
-  HEXLM_ASSIGN(generation_, read_generation_config(folder_));
+  const bool from_file = is_gguf_path(folder_);
+  HEXLM_ASSIGN(generation_,
+               from_file ? generation_config_of(files_, folder_) : read_generation_config(folder_));
   for (const int64_t id : config_.text.eos_tokens) add_eos(generation_.eos_tokens, id);
   const std::string tokenizer_path = (fs::path(folder_) / "tokenizer.json").string();
   std::error_code error;
-  if (fs::exists(tokenizer_path, error)) {
-    HEXLM_ASSIGN(Tokenizer tokenizer, Tokenizer::load(tokenizer_path));
+  const auto held = files_.find("tokenizer.json");
+  const bool is_held = held != files_.end();
+  if (is_held || fs::exists(tokenizer_path, error)) {
+    HEXLM_ASSIGN(Tokenizer tokenizer,
+                 is_held ? Tokenizer::parse(held->second, folder_) : Tokenizer::load(tokenizer_path));
     HEXLM_TRY(check_tokenizer(tokenizer, config_, tokenizer_path));
     tokenizer_.emplace(std::move(tokenizer));
   }
-  HEXLM_ASSIGN(ChatFiles chat, read_chat_files(folder_));
+  HEXLM_ASSIGN(ChatFiles chat, from_file ? chat_files_of(files_, folder_) : read_chat_files(folder_));
   special_tokens_ = std::move(chat.special_tokens);
   const auto eos = special_tokens_.find("eos_token");
   if (tokenizer_ && eos != special_tokens_.end()) {
@@ -159,7 +170,7 @@ Result<std::shared_ptr<const Model>> Model::open(const std::string& folder, cons
   std::shared_ptr<Model> model(new Model());
   model->folder_ = folder;
   model->settings_ = Json::object();
-  HEXLM_TRY(Package::is_package(folder) ? model->open_package(options) : model->open_checkpoint());
+  HEXLM_TRY(Package::is_package(folder) ? model->open_package(options) : model->open_checkpoint(options));
   apply_checkpoint_facts(model->config_, model->weights_->contains("lm_head.weight"));
   HEXLM_TRY(resolve_vision(model->config_, model->weights_->contains(tower_weight), folder));
   // A package's export said them.
@@ -206,7 +217,7 @@ uint64_t Model::vision_weight_bytes() const {
 Result<Model::StoredForm> Model::stored_form(const Parameter& parameter) const {
   const PackageTensor* tensor = package_ == nullptr ? nullptr : package_->find_tensor(parameter.name);
   if (tensor != nullptr) return StoredForm{tensor->codec, tensor->stored_bytes};
-  HEXLM_ASSIGN(const WeightView weight, weights_->find(parameter.name));
+  HEXLM_ASSIGN(const WeightView weight, weights_->describe(parameter.name));
   return StoredForm{weight.codec, weight.stored_bytes()};
 }
 

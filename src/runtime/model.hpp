@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "formats/package.hpp"
 #include "graph/graph.hpp"
 #include "models/model_config.hpp"
+#include "quantization/adapted_weights.hpp"
 #include "tokenizer/chat_template.hpp"
 #include "tokenizer/tokenizer.hpp"
 
@@ -39,10 +41,11 @@ struct GenerationDefaults {
 struct ModelOpenOptions {
   int threads = 1;
   bool verify = true;  ///< check every tensor's checksum (packages) or for NaN (checkpoints)
+  std::vector<AdapterChoice> merged_adapters;  ///< merged into a checkpoint while its weights are read
 };
 
-/// An opened model folder, a package or a Hugging Face checkpoint: configuration, graph, weights (memory
-/// mapped), and where present tokenizer, chat template and generation defaults.
+/// An opened model, a package or Hugging Face checkpoint folder or a .gguf file: configuration, graph,
+/// weights (memory mapped), and where present tokenizer, chat template and generation defaults.
 class Model {
  public:
   /// Errors: bad_input (missing or malformed file, shape or checksum mismatch, NaN, tokenizer larger than the
@@ -91,7 +94,7 @@ class Model {
  private:
   Model() = default;
   Status open_package(const ModelOpenOptions& options);
-  Status open_checkpoint();
+  Status open_checkpoint(const ModelOpenOptions& options);
   Status open_text_files();
   uint64_t bytes_of(const Graph& graph) const;
   std::string folder_;
@@ -99,6 +102,7 @@ class Model {
   std::shared_ptr<const Graph> graph_;
   std::shared_ptr<const Graph> vision_graph_;
   std::shared_ptr<const WeightSource> weights_;
+  std::map<std::string, std::string> files_;  ///< that a GGUF file holds: tokenizer.json, …
   std::shared_ptr<const Package> package_;
   std::optional<Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_template_;

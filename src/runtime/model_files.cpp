@@ -163,4 +163,26 @@ Result<ChatFiles> read_chat_files(const std::string& folder) {
   return files;
 }
 
+Result<GenerationDefaults> generation_config_of(const std::map<std::string, std::string>& files,
+                                                const std::string& origin) {
+  const auto found = files.find("generation_config.json");
+  if (found == files.end()) return parse_generation_config(Json::object(), origin);
+  HEXLM_ASSIGN(const Json json, parse_json(found->second, origin));
+  return parse_generation_config(json, origin);
+}
+
+Result<ChatFiles> chat_files_of(const std::map<std::string, std::string>& files, const std::string& origin) {
+  ChatFiles chat;
+  chat.special_tokens = Json::object();
+  chat.origin = origin;
+  const auto config = files.find("tokenizer_config.json");
+  if (config != files.end()) {
+    HEXLM_ASSIGN(const Json json, parse_json(config->second, origin));
+    HEXLM_TRY(read_special_tokens(json, origin, chat.special_tokens));
+  }
+  const auto source = files.find("chat_template.jinja");
+  if (source != files.end()) chat.source = source->second;
+  return chat;
+}
+
 }  // namespace hexlm

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 
@@ -25,5 +26,10 @@ struct ChatFiles {
 /// chat_template.jinja, else chat_template.json, else tokenizer_config.json's `chat_template` (a string, or a
 /// list of {name, template} of which "default" counts). Errors: bad_input naming file and key.
 Result<ChatFiles> read_chat_files(const std::string& folder);
+
+/// The same of files that are held in memory, by name.
+Result<GenerationDefaults> generation_config_of(const std::map<std::string, std::string>& files,
+                                                const std::string& origin);
+Result<ChatFiles> chat_files_of(const std::map<std::string, std::string>& files, const std::string& origin);
 
 }  // namespace hexlm

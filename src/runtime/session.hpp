@@ -44,6 +44,9 @@ class Session {
   void swap_state(std::unique_ptr<StateSet>& other) { state_.swap(other); }
   std::string placement() const;
   void reset() { state_->reset(); }
+  /// Applies adapters, unmerged, from the next token on; empty removes them. What is in the state was
+  /// computed without them: `reset` first to start anew. Errors: as Plan::set_low_rank.
+  Status set_adapters(std::vector<LowRankUpdate> updates) { return plan_->set_low_rank(std::move(updates)); }
 
   /// Called with each block of logits rows in order: `first` is the index, among the tokens passed to
   /// `forward`, of the first row; `logits` is [rows, vocabulary]. Returning an error stops the forward pass.

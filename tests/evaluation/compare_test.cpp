@@ -63,8 +63,8 @@ TEST(CompareOutputs, AgreesWithAnIndependentComputation) {
   const TemporaryFolder folder;
   const std::string checkpoint = test_data("reference/qwen2_tied/checkpoint");
   export_to(checkpoint, folder.file("w4"), "w4g32");
-  const auto reference = open_session(*Model::open(checkpoint, {2, true}), high_precision());
-  const auto other = open_session(*Model::open(folder.file("w4"), {2, true}), high_precision());
+  const auto reference = open_session(*Model::open(checkpoint, {2, true, {}}), high_precision());
+  const auto other = open_session(*Model::open(folder.file("w4"), {2, true, {}}), high_precision());
   ASSERT_TRUE(reference && other);
   constexpr size_t vocabulary = 512;
   constexpr size_t window = 24;
@@ -94,7 +94,7 @@ TEST(CompareOutputs, AgreesWithAnIndependentComputation) {
       for (size_t i = 0; i < vocabulary; ++i) row += p[i] * std::log(p[i] / q[i]);
       kl += row;
       largest_kl = std::max(largest_kl, row);
-      const auto rank = [vocabulary](const std::vector<long double>& values, size_t id) {
+      const auto rank = [](const std::vector<long double>& values, size_t id) {
         return std::count_if(values.begin(), values.end(), [&](long double v) { return v > values[id]; });
       };
       for (size_t i = 0; i < vocabulary; ++i) {
@@ -197,7 +197,7 @@ TEST(CompareLayers, NamesTheDamagedTensorFirst) {
     const std::string damaged = folder.file("damaged");
     std::filesystem::copy(good, damaged, std::filesystem::copy_options::recursive);
     shuffle_scales(damaged, linears[i] + ".weight", static_cast<uint32_t>(i));
-    const auto model = Model::open(damaged, {2, false});
+    const auto model = Model::open(damaged, {2, false, {}});
     ASSERT_TRUE(model) << model.error().message;
     const auto other = open_session(*model, high_precision());
     const auto result = compare(*reference, *other, tokens, options, nullptr);
@@ -216,7 +216,7 @@ TEST(CompareLayers, FeedsTheReferencesInputs) {
   const TemporaryFolder folder;
   export_to(test_data("models/tiny-vl"), folder.file("w4"), "w4g64");
   const auto a = open_session(open_tiny_model(), high_precision());
-  const auto b = open_session(*Model::open(folder.file("w4"), {2, true}), high_precision());
+  const auto b = open_session(*Model::open(folder.file("w4"), {2, true, {}}), high_precision());
   CompareOptions options;
   options.greedy_tokens = 0;
   options.layer_bytes = 1;  // a token at a time, which must not change the values
@@ -245,16 +245,16 @@ TEST(CompareLayers, FeedsTheReferencesInputs) {
 TEST(Compare, RefusesWhatCannotBeCompared) {
   const auto a = open_session(open_tiny_model(), high_precision());
   const auto b =
-      open_session(*Model::open(test_data("reference/qwen3/checkpoint"), {2, true}), high_precision());
+      open_session(*Model::open(test_data("reference/qwen3/checkpoint"), {2, true, {}}), high_precision());
   CompareOptions options;
   EXPECT_THAT(compare(*a, *b, some_tokens(8, 100), options, nullptr).error().message,
               HasSubstr("vocabulary"));
   options.window = 100000;
   EXPECT_EQ(compare(*a, *a, some_tokens(8, 100), options, nullptr).error().code, ErrorCode::usage);
-  const auto c =
-      open_session(*Model::open(test_data("reference/qwen2_tied/checkpoint"), {2, true}), high_precision());
-  const auto d = open_session(*Model::open(test_data("reference/qwen2_untied_sharded/checkpoint"), {2, true}),
+  const auto c = open_session(*Model::open(test_data("reference/qwen2_tied/checkpoint"), {2, true, {}}),
                               high_precision());
+  const auto d = open_session(
+      *Model::open(test_data("reference/qwen2_untied_sharded/checkpoint"), {2, true, {}}), high_precision());
   options.window = 8;
   EXPECT_THAT(compare(*b, *c, some_tokens(8, 100), options, nullptr).error().message,
               HasSubstr("the models differ at node"));
@@ -274,6 +274,10 @@ TEST(ValueDifference, IsTheFormulas) {
   bad.add(std::vector<float>{1}, std::vector<float>{std::numeric_limits<float>::quiet_NaN()}, pool);
   EXPECT_FALSE(bad.finite());
   EXPECT_EQ(bad.snr_db(), -std::numeric_limits<double>::infinity());
+  ValueDifference bad_reference;
+  bad_reference.add(std::vector<float>{std::numeric_limits<float>::quiet_NaN()}, std::vector<float>{1}, pool);
+  EXPECT_FALSE(bad_reference.finite());
+  EXPECT_EQ(bad_reference.snr_db(), -std::numeric_limits<double>::infinity());
   // The same sums with any number of threads.
   std::vector<float> a(100000);
   std::vector<float> b(100000);

@@ -45,7 +45,7 @@ TEST(PrefixRunner, PutsEqualBeginningsTogether) {
 class SharedPrompts : public testing::TestWithParam<const char*> {};
 
 TEST_P(SharedPrompts, GiveTheAnswersOfSinglePrompts) {
-  const auto model = *Model::open(test_data(GetParam()), {2, true});
+  const auto model = *Model::open(test_data(GetParam()), {2, true, {}});
   const auto session = open_session(model, high_precision());
   ASSERT_TRUE(session);
   const auto encode = [](const TaskRow& row, std::string_view) -> Result<Prompt> {

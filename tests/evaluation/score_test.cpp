@@ -36,6 +36,7 @@ TEST(Quantile, Interpolates) {
   EXPECT_EQ(quantile({1, 2}, 0.5), 1.5);
   EXPECT_EQ(quantile({0, 10}, 0.99), 9.9);
   EXPECT_EQ(quantile({}, 0.5), 0);
+  EXPECT_TRUE(std::isnan(quantile({1, std::nan(""), 2}, 0.5)));
   EXPECT_NEAR(robust_deviation(std::vector<double>{1, 2, 3, 4, 100}), 1.4826, 1e-12);
 }
 

@@ -34,7 +34,9 @@ class VerifyPackage : public testing::Test {
     ASSERT_TRUE(plan) << plan.error().message;
     ASSERT_TRUE(export_package(options, *plan, nullptr));
   }
-  Result<Verification> verify(const char* name) const { return verify_package(source(name), package_, 2); }
+  Result<Verification> verify(const char* name) const {
+    return verify_package(source(name), {}, package_, 2);
+  }
 
   /// Changes one byte of a tensor's part and gives every checksum the value that fits.
   void tamper(const std::string& name, const std::string& part, size_t at, int bits) const {

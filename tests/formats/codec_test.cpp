@@ -11,7 +11,7 @@ namespace {
 
 TEST(Codec, SpellingsRoundTrip) {
   for (const char* text : {"f32", "f16", "bf16", "w8", "w4", "w4g64", "w8g128a", "w2g16", "w3a", "w5g4096a",
-                           "w6g17", "w4g32s6", "w3g16s4", "w8g4096s8"}) {
+                           "w6g17", "w4g32s6", "w4g32a:f32", "w3g16s4", "w8g4096s8"}) {
     const auto codec = parse_codec(text);
     ASSERT_TRUE(codec) << text;
     EXPECT_EQ(to_string(*codec), text);
@@ -24,11 +24,12 @@ TEST(Codec, SpellingsRoundTrip) {
 }
 
 TEST(Codec, RefusesOtherSpellings) {
-  for (const char* text : {"",         "w",       "w1",       "w9",      "w04",     "w4g",
-                           "w4g0",     "w4g15",   "w4g4097",  "w4g064",  "w4ga",    "w4aa",
-                           "w4ag64",   "W4",      "f64",      "w4g-64",  "w4g64 ",  "w4g99999999999999999999",
-                           "q4",       "w4s6",    "w4g32as6", "w4g32s3", "w4g32s9", "w4g32s",
-                           "w4g32s6a", "w4g32s06"}) {
+  for (const char* text :
+       {"",         "w",           "w1",       "w9",      "w04",     "w4g",
+        "w4g0",     "w4g15",       "w4g4097",  "w4g064",  "w4ga",    "w4aa",
+        "w4ag64",   "W4",          "f64",      "w4g-64",  "w4g64 ",  "w4g99999999999999999999",
+        "q4",       "w4s6",        "w4g32as6", "w4g32s3", "w4g32s9", "w4g32s",
+        "w4g32s6a", "w4g32s6:f32", "w4g32s06"}) {
     const auto codec = parse_codec(text);
     ASSERT_FALSE(codec) << text;
     EXPECT_EQ(codec.error().code, ErrorCode::usage);

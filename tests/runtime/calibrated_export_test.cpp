@@ -45,7 +45,7 @@ class CalibratedExport : public testing::Test {
 
   /// Mean negative log likelihood of a text that was not calibrated with.
   double loss(const std::string& folder) {
-    const auto model = Model::open(folder, {2, true});
+    const auto model = Model::open(folder, {2, true, {}});
     EXPECT_TRUE(model) << model.error().message;
     if (!model) return 0;
     const auto session = open_session(*model, high_precision());
@@ -197,7 +197,7 @@ TEST_F(CalibratedExport, NeedsCalibration) {
 class EveryFamily : public testing::TestWithParam<const char*> {
  protected:
   static std::vector<float> logits(const std::string& folder) {
-    const auto model = Model::open(folder, {2, true});
+    const auto model = Model::open(folder, {2, true, {}});
     EXPECT_TRUE(model) << model.error().message;
     std::vector<float> all;
     if (!model) return all;

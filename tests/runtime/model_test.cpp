@@ -24,7 +24,7 @@ void copy_checkpoint(const std::string& name, const TemporaryFolder& folder) {
 }
 
 Error refusal(const std::string& folder, bool verify = true) {
-  const auto model = Model::open(folder, {2, verify});
+  const auto model = Model::open(folder, {2, verify, {}});
   EXPECT_FALSE(model);
   return model ? Error() : model.error();
 }
@@ -51,7 +51,7 @@ TEST(Model, UnitesEosTokensOfAllFiles) {
   config["eos_token_id"] = Json::array({11, 12});
   write_test_file(folder.file("config.json"), config.dump());
   write_test_file(folder.file("generation_config.json"), R"({"eos_token_id": [12, 13]})");
-  const auto model = Model::open(folder.path(), {1, true});
+  const auto model = Model::open(folder.path(), {1, true, {}});
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_THAT((*model)->generation().eos_tokens, UnorderedElementsAre(11, 12, 13));
   EXPECT_EQ((*model)->tokenizer(), nullptr);
@@ -120,7 +120,7 @@ TEST(Model, FindsNaNWhenItVerifies) {
   EXPECT_EQ(error.code, ErrorCode::bad_input);
   EXPECT_THAT(error.message, HasSubstr("layers.1.mlp.down_proj.weight"));
   EXPECT_THAT(error.message, HasSubstr("element 77 is nan"));
-  EXPECT_TRUE(Model::open(folder.path(), {1, false}));
+  EXPECT_TRUE(Model::open(folder.path(), {1, false, {}}));
 }
 
 TEST(Model, RefusesATokenizerLargerThanTheVocabulary) {
@@ -137,7 +137,7 @@ TEST(Model, KeepsTheReasonWhyATemplateIsUnusable) {
   const TemporaryFolder folder;
   copy_checkpoint("qwen2_tied", folder);
   write_test_file(folder.file("chat_template.jinja"), "{% if %}");
-  const auto model = Model::open(folder.path(), {1, true});
+  const auto model = Model::open(folder.path(), {1, true, {}});
   ASSERT_TRUE(model) << model.error().message;
   EXPECT_EQ((*model)->chat_template(), nullptr);
   ASSERT_TRUE((*model)->chat_template_error());

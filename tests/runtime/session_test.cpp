@@ -24,7 +24,7 @@ struct Reference {
 Reference load_reference(const std::string& name) {
   Reference reference;
   const std::string folder = test_data("reference/" + name);
-  auto model = Model::open(folder + "/checkpoint", {2, true});
+  auto model = Model::open(folder + "/checkpoint", {2, true, {}});
   EXPECT_TRUE(model) << model.error().message;
   if (model) reference.model = *model;
   const auto facts = read_json(folder + "/case.json");

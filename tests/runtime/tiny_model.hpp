@@ -12,7 +12,7 @@ namespace hexlm {
 
 /// The trained tiny model, opened once for all tests; nullptr after a failure.
 inline std::shared_ptr<const Model> open_tiny_model() {
-  static const auto model = Model::open(test_data("models/tiny-vl"), {2, true});
+  static const auto model = Model::open(test_data("models/tiny-vl"), {2, true, {}});
   EXPECT_TRUE(model) << model.error().message;
   return model ? *model : nullptr;
 }

@@ -179,7 +179,7 @@ TEST(VisionModel, ShapesInFloat) {
 
 TEST(VisionModel, ShapesQuantized) {
   const TemporaryFolder folder;
-  const auto model = Model::open(package_of_tiny(folder), {2, true});
+  const auto model = Model::open(package_of_tiny(folder), {2, true, {}});
   ASSERT_TRUE(model) << model.error().message;
   Viewer viewer(*model, Precision::normal);
   EXPECT_GE(shapes_answered(viewer), 39);
@@ -314,7 +314,7 @@ TEST(VisionPackage, IsCheckedAtTheFirstImage) {
     file.put('\x5A');
     file.put('\x5A');
   }
-  const auto model = Model::open(package, {2, true});
+  const auto model = Model::open(package, {2, true, {}});
   ASSERT_TRUE(model) << model.error().message;
   const auto session = open_session(*model, {});
   EXPECT_TRUE(session->forward_last(std::vector<int32_t>{1, 2, 3}));
@@ -329,7 +329,7 @@ TEST(VisionPackage, IsCheckedAtTheFirstImage) {
 TEST(VisionPackage, NeedsItsFilesWhole) {
   const TemporaryFolder folder;
   const std::string package = package_of_tiny(folder);
-  const auto model = Model::open(package, {2, true});
+  const auto model = Model::open(package, {2, true, {}});
   ASSERT_TRUE(model);
   std::filesystem::remove(package + "/preprocessor_config.json");
   EXPECT_THAT(VisionEncoder::create(*model, {}).error().message,
@@ -338,7 +338,7 @@ TEST(VisionPackage, NeedsItsFilesWhole) {
   EXPECT_THAT(VisionEncoder::create(*model, {}).error().message,
               HasSubstr("'patch_size' is 14, config.json says 16"));
   std::filesystem::resize_file(package + "/vision.safetensors", 100);
-  EXPECT_EQ(Model::open(package, {2, true}).error().code, ErrorCode::bad_input);
+  EXPECT_EQ(Model::open(package, {2, true, {}}).error().code, ErrorCode::bad_input);
 }
 
 /// config.json asks for a block that the checkpoint lacks.
@@ -352,14 +352,14 @@ TEST(VisionCheckpoint, NamesAMissingTensor) {
   ASSERT_TRUE(config);
   (*config)["vision_config"]["depth"] = 5;
   std::ofstream(copy + "/config.json") << config->dump();
-  const auto model = Model::open(copy, {1, true});
+  const auto model = Model::open(copy, {1, true, {}});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().code, ErrorCode::bad_input);
   EXPECT_THAT(model.error().message, HasSubstr("visual.blocks.4.norm1.weight"));
 }
 
 TEST(VisionCheckpoint, AModelWithoutATowerTakesNoImages) {
-  const auto model = Model::open(test_data("reference/qwen3/checkpoint"), {1, true});
+  const auto model = Model::open(test_data("reference/qwen3/checkpoint"), {1, true, {}});
   ASSERT_TRUE(model);
   EXPECT_EQ((*model)->vision_graph(), nullptr);
   EXPECT_EQ(VisionEncoder::create(*model, {}).error().code, ErrorCode::unsupported);

@@ -44,6 +44,11 @@ TEST(Eval, AnswersTheOrdersExactlyInFloat) {
   EXPECT_GT(json["reused_tokens"].get<int64_t>(), 60);
   EXPECT_EQ(json["verdict"], "pass");
 
+  const auto page = run_hexlm({"eval", tiny_model(), "--task", orders(), "--limit", "2", "-n", "5",
+                               "--report", folder.file("report.html"), "-q"});
+  ASSERT_EQ(page.code, 0) << page.err;
+  EXPECT_THAT(read_test_file(folder.file("report.html")), HasSubstr("\"kind\": \"eval\""));
+
   // Against it, a few rows with a different system message.
   write_test_file(folder.file("float.json"), result.out);
   const auto other = run_hexlm({"eval", tiny_model(), "--task", orders(), "--precision", "high", "--limit",

@@ -120,6 +120,35 @@ TEST(PerplexityVerb, OfTheHeldOutTextIsTransformers) {
   EXPECT_THAT(result.last_error_line(), StartsWith("placement: cpu"));
 }
 
+TEST(PerplexityVerb, HasProtocols) {
+  const TemporaryFolder folder;
+  write_test_file(folder.file("t.txt"),
+                  "The old man went to the sea, and the boy came with him.\nx = f(y);\n");
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(),
+                {"perplexity", tiny_model(), "--text", folder.file("t.txt"), "--format", "json"});
+    const auto result = run_hexlm(more);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return result.json();
+  };
+  const Json windows = with({});
+  const Json words = with({"--protocol", "words"});
+  const Json sliding = with({"--window", "8", "--stride", "4"});
+  const Json halves = with({"--window", "8", "--protocol", "second-half"});
+  EXPECT_EQ(words["words"], 16);
+  EXPECT_NEAR(std::log(words["perplexity"].get<double>()) * 16,
+              windows["nll_mean"].get<double>() * windows["scored"].get<double>(), 1e-6);
+  EXPECT_EQ(sliding["scored"], windows["scored"]);
+  EXPECT_LT(halves["scored"], windows["scored"]);
+  double sum = 0;
+  for (const auto& [name, script] : windows["scripts"].items())
+    sum += script["nll_mean"].get<double>() * script["scored"].get<double>();
+  EXPECT_NEAR(sum, windows["nll_mean"].get<double>() * windows["scored"].get<double>(), 1e-6);
+  EXPECT_GT(windows["scripts"]["code"]["scored"], 3);
+  EXPECT_GT(windows["scripts"]["latin"]["scored"], 10);
+  EXPECT_GT(windows["bits_per_byte"].get<double>(), 0);
+}
+
 TEST(PerplexityVerb, SaysWhatIsWrong) {
   EXPECT_EQ(run_hexlm({"perplexity", tiny_model(), "--text", "absent.txt"}).code, 3);
   EXPECT_EQ(

@@ -15,6 +15,7 @@
 #include "hexlm/common.hpp"
 #include "hexlm/environment.hpp"
 #include "hexlm/images.hpp"
+#include "hexlm/report_page.hpp"
 #include "hexlm/verbs.hpp"
 #include "quantization/resources.hpp"
 
@@ -330,6 +331,7 @@ Result<int> run_bench(Arguments& arguments) {
     report.json["baseline"] = to_json(*changes);
   }
   HEXLM_TRY(write_trace(arguments, all));
+  HEXLM_TRY(write_report_page(arguments, "bench", fmt::format("Speed of {}", model->folder()), report.json));
   report.rows_key = "rows";
   const Format format = format_of(arguments);
   report.table = format == Format::csv ? csv_table(all) : table_of(all, *model);

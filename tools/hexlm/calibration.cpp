@@ -22,7 +22,7 @@ Result<std::optional<CalibrationSet>> read_calibration(const Arguments& argument
 }
 
 Result<CalibrationSet> load_samples(CalibrationOptions options, const std::string& checkpoint, int threads) {
-  HEXLM_ASSIGN(const auto model, Model::open(checkpoint, {threads, false}));
+  HEXLM_ASSIGN(const auto model, Model::open(checkpoint, {threads, false, {}}));
   if (model->tokenizer() == nullptr) {
     return fail(ErrorCode::bad_input, fmt::format("{} has no tokenizer.json to calibrate with", checkpoint),
                 "copy the tokenizer of the model's family into the folder");

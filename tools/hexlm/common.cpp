@@ -8,6 +8,7 @@
 #include "base/atomic_file.hpp"
 #include "base/text.hpp"
 #include "hexlm/standard_input.hpp"
+#include "quantization/runtime_adapters.hpp"
 #include "tokenizer/utf8.hpp"
 
 namespace hexlm::tool {
@@ -185,6 +186,7 @@ Status start_session(const Arguments& arguments, Opened& opened) {
                 "use --memory low");
   }
   HEXLM_ASSIGN(opened.session, Session::create(opened.model, options));
+  HEXLM_TRY(set_adapters(arguments, *opened.session));
   opened.load_s += seconds_since(start);
   return {};
 }
@@ -226,6 +228,35 @@ Status check_utf8(std::string_view text, std::string_view what) {
               fmt::format("{}: byte {} is 0x{:02x}, expected UTF-8", what, *at,
                           static_cast<unsigned char>(text[*at])),
               "convert the text to UTF-8");
+}
+
+Result<std::vector<AdapterChoice>> read_adapters(const Arguments& arguments) {
+  const std::vector<std::string> folders = arguments.texts("adapter");
+  const std::vector<std::string> scales = arguments.texts("adapter-scale");
+  if (scales.size() > 1 && scales.size() != folders.size()) {
+    return fail(ErrorCode::usage, fmt::format("{} adapters with {} scales", folders.size(), scales.size()),
+                "give --adapter-scale once for all adapters, or once for each in their order");
+  }
+  if (folders.empty() && !scales.empty()) {
+    return fail(ErrorCode::usage, "--adapter-scale without --adapter", "name the adapter folder");
+  }
+  std::vector<AdapterChoice> choices;
+  for (size_t i = 0; i < folders.size(); ++i) {
+    double weight = 1;
+    if (!scales.empty()) {
+      HEXLM_ASSIGN(weight, parse_number(scales.size() == 1 ? scales[0] : scales[i]));
+    }
+    choices.push_back({folders[i], weight});
+  }
+  return choices;
+}
+
+Status set_adapters(const Arguments& arguments, Session& session) {
+  const Model& model = session.model();
+  HEXLM_ASSIGN(const std::vector<AdapterChoice> adapters, read_adapters(arguments));
+  HEXLM_ASSIGN(std::vector<LowRankUpdate> updates,
+               open_runtime_updates(adapters, *model.graph(), *model.weights()));
+  return session.set_adapters(std::move(updates));
 }
 
 Status require(const Arguments& arguments, std::string_view flag) {

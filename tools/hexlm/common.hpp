@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "hexlm/arguments.hpp"
 #include "hexlm/report.hpp"
+#include "quantization/adapted_weights.hpp"
 #include "runtime/generate.hpp"
 #include "runtime/model.hpp"
 #include "runtime/session.hpp"
@@ -58,6 +59,11 @@ Result<std::string> read_text(const std::string& path);
 
 /// Errors: bad_input naming `what`, the first byte that is no UTF-8 and its offset.
 Status check_utf8(std::string_view text, std::string_view what);
+/// `--adapter` folders with their `--adapter-scale`: none (1), one for all, or one for each in order. Errors:
+/// usage for another number of scales.
+Result<std::vector<AdapterChoice>> read_adapters(const Arguments& arguments);
+/// Applies them unmerged. Errors: those of read_adapters, open_runtime_updates and Session::set_adapters.
+Status set_adapters(const Arguments& arguments, Session& session);
 
 /// The error of a flag that must be given.
 Status require(const Arguments& arguments, std::string_view flag);

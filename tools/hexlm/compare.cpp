@@ -7,6 +7,7 @@
 #include "base/atomic_file.hpp"
 #include "evaluation/compare_report.hpp"
 #include "hexlm/common.hpp"
+#include "hexlm/report_page.hpp"
 #include "hexlm/sides.hpp"
 #include "hexlm/verbs.hpp"
 #include "quantization/resources.hpp"
@@ -125,6 +126,9 @@ Result<int> run_compare(Arguments& arguments) {
   report.rows_key = "layers";
   report.summary = summary_text(result, sides, report.json);
   if (result.layers) report.table = culprit_table(*result.layers);
+  HEXLM_TRY(write_report_page(
+      arguments, "compare",
+      fmt::format("{} against {}", sides.b->model().folder(), sides.a->model().folder()), report.json));
   print(report, format_of(arguments));
   print_placement(*sides.b);
   const std::optional<Error> missed = missed_limit(checks);

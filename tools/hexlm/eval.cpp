@@ -3,6 +3,7 @@
 #include "evaluation/eval_report.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/evaluation_run.hpp"
+#include "hexlm/report_page.hpp"
 #include "hexlm/verbs.hpp"
 
 namespace hexlm::tool {
@@ -105,6 +106,8 @@ Result<int> run_eval(Arguments& arguments) {
   report.json["verdict"] = missed ? "fail" : "pass";
   report.json["model"] = opened.model->folder();
   report.json["placement"] = opened.session->placement();
+  HEXLM_TRY(write_report_page(arguments, "eval", fmt::format("{}: {}", opened.model->folder(), task.path),
+                              report.json));
   const Format output = format_of(arguments);
   print(report, output);
   if (output == Format::text) {

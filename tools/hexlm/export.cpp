@@ -8,12 +8,12 @@
 #include "base/progress.hpp"
 #include "base/text.hpp"
 #include "evaluation/verify_package.hpp"
-#include "formats/checkpoint_weights.hpp"
 #include "hexlm/calibration.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
 #include "quantization/bit_budget.hpp"
 #include "quantization/calibrated_export.hpp"
+#include "quantization/source_model.hpp"
 #include "runtime/calibration_runner.hpp"
 #include "runtime/model_files.hpp"
 #include "tokenizer/chat_template.hpp"
@@ -49,6 +49,7 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
   if (const std::string recipe = arguments.text("recipe"); !recipe.empty()) {
     HEXLM_ASSIGN(options.recipe, read_recipe(recipe));
   }
+  HEXLM_ASSIGN(options.adapters, read_adapters(arguments));
   options.replace = arguments.toggle("force");
   options.threads = arguments.threads();
   options.argv = arguments.command();
@@ -144,9 +145,9 @@ void print_result(const Report& report, const ExportOptions& options, const Expo
 
 /// Measures, shows the table and adds the choice to the recipe.
 Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, ExportOptions& options, double target) {
-  HEXLM_ASSIGN(const auto weights, CheckpointWeights::open(options.checkpoint));
+  HEXLM_ASSIGN(const SourceModel source, open_source_model(options.checkpoint, options.adapters));
   HEXLM_ASSIGN(std::vector<BitChoice> choices,
-               hexlm::spend_bits(plan, weights, options.calibration->texts(), *options.runner, target,
+               hexlm::spend_bits(plan, source.weights, options.calibration->texts(), *options.runner, target,
                                  options.threads, terminal_progress("sensitivity")));
   note(fmt::format("{:44} {:>12} {:>10} {:>8}", "tensor", "KL at 3 bits", "codec", "damage"));
   for (const BitChoice& choice : choices) {
@@ -215,7 +216,8 @@ Result<int> run_export(Arguments& arguments) {
   if (options.calibration) report.json["calibration"] = to_json(*options.calibration);
   std::optional<Verification> verification;
   if (arguments.toggle("verify")) {
-    HEXLM_ASSIGN(verification, verify_package(options.checkpoint, options.package, options.threads));
+    HEXLM_ASSIGN(verification,
+                 verify_package(options.checkpoint, options.adapters, options.package, options.threads));
     report.json["verification"] = to_json(*verification);
   }
   print_result(report, options, result, verification, format);

@@ -40,6 +40,14 @@ constexpr Flag chat_template_flag = {
     "(the model's)",      "Jinja chat template to use instead of the model's",
     "HEXLM_CHAT_TEMPLATE"};
 
+/// Both repeatable; read by read_adapters.
+const std::vector<Flag> adapter_flags = {
+    {"adapter", 0, FlagKind::path, "DIR", "", "LoRA adapter folder (PEFT); repeatable", "HEXLM_ADAPTER",
+     true},
+    {"adapter-scale", 0, FlagKind::number, "X", "1", "weight of the adapter; once for all, or once for each",
+     "HEXLM_ADAPTER_SCALE", true, -1000, 1000},
+};
+
 /// What every verb that runs a model understands.
 const std::vector<Flag> model_flags = {
     {"backend", 'b', FlagKind::choice, "cpu|opencl|hexagon|qnn|onnxruntime", "cpu",
@@ -55,6 +63,8 @@ const std::vector<Flag> model_flags = {
     {"context", 'c', FlagKind::integer, "N", "0", "tokens the cache can hold; 0 takes the model's maximum",
      "HEXLM_CONTEXT", false, 0, 1e9},
     {"chunk", 0, FlagKind::integer, "N", "512", "tokens per prefill step", "HEXLM_CHUNK", false, 1, 1e6},
+    adapter_flags[0],
+    adapter_flags[1],
     no_verify_flag,
     config_flag,
     quiet_flag,
@@ -99,57 +109,56 @@ std::vector<Flag> join(std::initializer_list<std::vector<Flag>> groups) {
   return all;
 }
 
-const Positional model_positional = {"MODEL", "package or Hugging Face checkpoint folder"};
+const Positional model_positional = {"MODEL", "package or Hugging Face checkpoint folder, or .gguf file"};
 
 Verb export_verb() {
   return {
       "export",
       "Quantize a checkpoint and write it as a package.",
-      {{"CHECKPOINT", "Hugging Face checkpoint folder"}},
-      {output_folder_flag,
-       {"quant", 0, FlagKind::text, "SPEC", "w4g64",
-        "codec of the linears: f32, f16, bf16, w8, w4, w4g64, w8g128, …; suffix a: asymmetric",
-        "HEXLM_QUANT"},
-       {"lm-head", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the output head",
-        "HEXLM_LM_HEAD"},
-       {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the token table",
-        "HEXLM_EMBEDDING"},
-       {"vision", 0, FlagKind::text, "SPEC", "w8g128", "codec of the vision tower's linears", "HEXLM_VISION"},
-       {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq|best", "rtn",
-        "how codes are chosen; awq, gptq and best look at activations and need --calibration",
-        "HEXLM_METHOD"},
-       {"vision-method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq|best", "",
-        "the same for the vision tower; default: as --method, but mse without calibration images",
-        "HEXLM_VISION_METHOD"},
-       {"calibration", 0, FlagKind::path, "FILE", "",
-        "text, .json or .jsonl (text, Alpaca or chat messages, with images) to calibrate with; repeatable",
-        "HEXLM_CALIBRATION", true},
-       {"calibration-samples", 0, FlagKind::integer, "N", "128", "calibration samples",
-        "HEXLM_CALIBRATION_SAMPLES", false, 1, 65536},
-       {"calibration-tokens", 0, FlagKind::integer, "N", "512", "tokens of a sample",
-        "HEXLM_CALIBRATION_TOKENS", false, 2, 65536},
-       {"seed", 0, FlagKind::integer, "N", "0", "chooses the calibration samples", "HEXLM_SEED", false, 0,
-        1e9},
-       {"save-statistics", 0, FlagKind::path, "FILE", "", "write the calibration's moments, to be used again",
-        "HEXLM_SAVE_STATISTICS"},
-       {"statistics", 0, FlagKind::path, "FILE", "",
-        "moments that were saved with the same model, methods and codecs, in place of --calibration",
-        "HEXLM_STATISTICS"},
-       {"recipe", 0, FlagKind::path, "FILE", "",
-        "JSON rules that give weights codecs by name; see docs/quantization.md", "HEXLM_RECIPE"},
-       {"target-bits", 0, FlagKind::number, "X", "",
-        "bits a weight of the linears, scales included: measures which need more (needs --calibration)",
-        "HEXLM_TARGET_BITS", false, 2, 16},
-       {"work", 0, FlagKind::path, "DIR", "(PACKAGE.work)",
-        "keeps finished layers, so that an interrupted export goes on; removed at the end", "HEXLM_WORK"},
-       {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
-       {"verify", 0, FlagKind::toggle, "", "",
-        "re-open the package, check it and compare 64 tokens of logits with the checkpoint", "HEXLM_VERIFY"},
-       force_flag,
-       threads_flag,
-       format_flag("text|json|md|csv"),
-       config_flag,
-       quiet_flag},
+      {{"CHECKPOINT", "Hugging Face checkpoint folder, or .gguf file"}},
+      join({{output_folder_flag,
+             {"quant", 0, FlagKind::text, "SPEC", "w4g64",
+              "codec of the linears: f32, f16, bf16, w8, w4, w4g64, w8g128, …; suffix a: asymmetric",
+              "HEXLM_QUANT"},
+             {"lm-head", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)", "codec of the output head",
+              "HEXLM_LM_HEAD"},
+             {"embedding", 0, FlagKind::text, "SPEC", "(see docs/quantization.md)",
+              "codec of the token table", "HEXLM_EMBEDDING"},
+             {"vision", 0, FlagKind::text, "SPEC", "w8g128", "codec of the vision tower's linears",
+              "HEXLM_VISION"},
+             {"method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq|best", "rtn",
+              "how codes are chosen; awq, gptq and best look at activations and need --calibration",
+              "HEXLM_METHOD"},
+              {"vision-method", 0, FlagKind::choice, "rtn|mse|hqq|awq|gptq|best", "",
+               "the same for the vision tower; default: as --method, but mse without calibration images",
+               "HEXLM_VISION_METHOD"},
+             {"calibration", 0, FlagKind::path, "FILE", "",
+              "text, .json or .jsonl (text, Alpaca or chat messages, with images) to calibrate with; repeatable",
+              "HEXLM_CALIBRATION", true},
+             {"calibration-samples", 0, FlagKind::integer, "N", "128", "calibration samples",
+              "HEXLM_CALIBRATION_SAMPLES", false, 1, 65536},
+             {"calibration-tokens", 0, FlagKind::integer, "N", "512", "tokens of a sample",
+              "HEXLM_CALIBRATION_TOKENS", false, 2, 65536},
+             {"seed", 0, FlagKind::integer, "N", "0", "chooses the calibration samples", "HEXLM_SEED", false,
+              0, 1e9},
+             {"recipe", 0, FlagKind::path, "FILE", "",
+              "JSON rules that give weights codecs by name; see docs/quantization.md", "HEXLM_RECIPE"},
+             {"target-bits", 0, FlagKind::number, "X", "",
+              "bits a weight of the linears, scales included: measures which need more (needs --calibration)",
+              "HEXLM_TARGET_BITS", false, 2, 16},
+             {"work", 0, FlagKind::path, "DIR", "(PACKAGE.work)",
+              "keeps finished layers, so that an interrupted export goes on; removed at the end",
+              "HEXLM_WORK"},
+             {"dry-run", 0, FlagKind::toggle, "", "", "print the plan and its sizes; write nothing", ""},
+             {"verify", 0, FlagKind::toggle, "", "",
+              "re-open the package, check it and compare 64 tokens of logits with the checkpoint",
+              "HEXLM_VERIFY"},
+             force_flag,
+             threads_flag,
+             format_flag("text|json|md|csv"),
+             config_flag,
+             quiet_flag},
+            adapter_flags}),
       {{"hexlm export Qwen3-0.6B -o qwen3-w4", "4-bit weights with the default codecs"},
        {"hexlm export Qwen3-0.6B -o qwen3-w4 --quant w4g64 --dry-run",
         "what would be written, and how large"},
@@ -279,6 +288,24 @@ Verb inspect_verb() {
            {"hexlm inspect qwen3-w4 --context 32768", "memory with a long context"}}};
 }
 
+Verb merge_verb() {
+  return {
+      "merge",
+      "Merge LoRA adapters into a checkpoint and write it as a new checkpoint.",
+      {{"CHECKPOINT", "Hugging Face checkpoint folder"}},
+      join({{output_folder_flag},
+            adapter_flags,
+            {{"dtype", 0, FlagKind::choice, "f32|f16|bf16", "f32",
+              "how merged tensors are stored; f32 loses nothing", "HEXLM_DTYPE"},
+             force_flag,
+             format_flag("text|json"),
+             config_flag,
+             quiet_flag}}),
+      {{"hexlm merge Qwen3-0.6B --adapter my-lora -o merged", "one adapter"},
+       {"hexlm merge Qwen3-0.6B --adapter a --adapter b --adapter-scale 0.7 --adapter-scale 0.3 -o merged",
+        "two, weighted"}}};
+}
+
 Verb synth_verb() {
   return {"synth",
           "Write a checkpoint of a given shape with random weights, to measure speed and memory.",
@@ -366,9 +393,10 @@ const Flag* Verb::find_flag(std::string_view flag_name) const {
 }
 
 const std::vector<Verb>& verbs() {
-  static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(), tokenize_verb(),
-                                        perplexity_verb(), inspect_verb(), synth_verb(),  bench_verb(),
-                                        eval_verb(),       compare_verb(), bisect_verb(), version_verb()};
+  static const std::vector<Verb> all = {export_verb(),     run_verb(),     logits_verb(),  tokenize_verb(),
+                                        perplexity_verb(), inspect_verb(), merge_verb(),   synth_verb(),
+                                        bench_verb(),      eval_verb(),    compare_verb(), bisect_verb(),
+                                        version_verb()};
   return all;
 }
 

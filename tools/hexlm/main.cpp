@@ -28,17 +28,12 @@ struct Handler {
   std::string_view verb;
   Result<int> (*run)(Arguments&);
 };
-constexpr Handler handlers[] = {{"export", run_export},
-                                {"run", run_run},
-                                {"logits", run_logits},
-                                {"tokenize", run_tokenize},
-                                {"perplexity", run_perplexity},
-                                {"inspect", run_inspect},
-                                {"synth", run_synth},
-                                {"bench", run_bench},
-                                {"eval", run_eval},
-                                {"compare", run_compare},
-                                {"bisect", run_bisect},
+constexpr Handler handlers[] = {{"export", run_export},         {"run", run_run},
+                                {"logits", run_logits},         {"tokenize", run_tokenize},
+                                {"perplexity", run_perplexity}, {"inspect", run_inspect},
+                                {"merge", run_merge},           {"synth", run_synth},
+                                {"bench", run_bench},           {"eval", run_eval},
+                                {"compare", run_compare},       {"bisect", run_bisect},
                                 {"version", run_version}};
 
 /// How errors are printed, known even when the rest of the command line can't be parsed.

@@ -8,7 +8,6 @@
 #include "evaluation/scripts.hpp"
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
-#include "tokenizer/utf8.hpp"
 
 namespace hexlm::tool {
 namespace {
@@ -66,6 +65,7 @@ Result<int> run_perplexity(Arguments& arguments) {
   HEXLM_ASSIGN(const std::vector<int32_t> ids, opened.model->tokenizer()->encode(text));
   const std::vector<TextScript> scripts = token_scripts(*opened.model->tokenizer(), ids);
   ScriptScores scores;
+  int64_t scored_bytes = 0;
   PerplexityOptions options;
   options.window = arguments.integer("window");
   options.stride = arguments.integer("stride");
@@ -75,6 +75,8 @@ Result<int> run_perplexity(Arguments& arguments) {
     ScriptScore& score = scores[scripts[static_cast<size_t>(index)]];
     ++score.scored;
     score.nll += nll;
+    scored_bytes +=
+        static_cast<int64_t>(opened.model->tokenizer()->token_bytes(ids[static_cast<size_t>(index)]).size());
   };
   HEXLM_ASSIGN(const PerplexityResult result,
                perplexity(*opened.session, ids, options, terminal_progress("perplexity")));
@@ -91,8 +93,8 @@ Result<int> run_perplexity(Arguments& arguments) {
                  {"tokens", result.tokens},
                  {"scored", result.scored},
                  {"words", words},
-                 {"bytes", text.size()},
-                 {"bits_per_byte", result.nll_sum / std::log(2.0) / static_cast<double>(text.size())},
+                 {"bytes", scored_bytes},
+                 {"bits_per_byte", result.nll_sum / std::log(2.0) / static_cast<double>(scored_bytes)},
                  {"scripts", scripts_json(scores)},
                  {"seconds", result.seconds},
                  {"placement", opened.session->placement()}};

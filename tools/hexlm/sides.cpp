@@ -8,7 +8,7 @@ namespace hexlm::tool {
 namespace {
 
 Result<std::shared_ptr<const Model>> open_folder(const Arguments& arguments, const std::string& folder) {
-  return Model::open(folder, {arguments.threads(), !arguments.toggle("no-verify")});
+  return Model::open(folder, {arguments.threads(), !arguments.toggle("no-verify"), {}});
 }
 
 Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::shared_ptr<const Model>& model,
@@ -25,7 +25,9 @@ Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::share
   options.chunk = arguments.integer(flag("chunk"));
   const int64_t threads = arguments.integer(flag("threads"));
   if (threads > 0) options.threads = static_cast<int>(threads);
-  return Session::create(model, options);
+  HEXLM_ASSIGN(auto session, Session::create(model, options));
+  HEXLM_TRY(set_adapters(arguments, *session));
+  return session;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ Result<int> run_logits(Arguments& arguments);
 Result<int> run_tokenize(Arguments& arguments);
 Result<int> run_perplexity(Arguments& arguments);
 Result<int> run_inspect(Arguments& arguments);
+Result<int> run_merge(Arguments& arguments);
 Result<int> run_synth(Arguments& arguments);
 Result<int> run_bench(Arguments& arguments);
 Result<int> run_eval(Arguments& arguments);

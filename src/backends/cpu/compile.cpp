@@ -226,7 +226,9 @@ class PlanCompiler {
   }
 
   void make_steps() {
-    StepMaker maker{graph(), plan_->options_, plan_->weights_, plan_->quantized_, plan_->slots_};
+    plan_->low_rank_.resize(graph().nodes().size());
+    StepMaker maker{graph(),           plan_->options_, plan_->weights_,
+                    plan_->quantized_, plan_->slots_,   plan_->low_rank_};
     std::vector<std::byte*> table_memory;
     for (const RopeTable& table : tables_) {
       table_memory.push_back(next_request(table.bytes(plan_->options_)));
@@ -236,6 +238,7 @@ class PlanCompiler {
       const Node& node = graph().nodes()[i];
       maker.scratch = next_request(scratch_bytes(graph(), node, plan_->options_));
       maker.rope_table = table_of_[i] < 0 ? nullptr : table_memory[static_cast<size_t>(table_of_[i])];
+      maker.node_index = i;
       maker.input_is_quantized = input_is_quantized(node);
       plan_->steps_.push_back({make_step(maker, node), static_cast<int32_t>(i)});
     }

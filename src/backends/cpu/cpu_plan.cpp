@@ -1,14 +1,41 @@
 #include "backends/cpu/cpu_plan.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <fmt/format.h>
 #include <new>
+#include <utility>
+#include <variant>
 
 namespace hexlm {
 
 Result<std::unique_ptr<StateSet>> CpuPlan::create_state() const {
   HEXLM_ASSIGN(std::unique_ptr<CpuStateSet> state, CpuStateSet::create(layout_));
   return state;
+}
+
+Status CpuPlan::set_low_rank(std::vector<LowRankUpdate> updates) {
+  std::vector<std::pair<size_t, LowRankUpdate*>> found;
+  for (LowRankUpdate& update : updates) {
+    size_t index = 0;
+    while (index < graph_->nodes().size() && graph_->nodes()[index].name != update.node) ++index;
+    const bool known =
+        index < graph_->nodes().size() && std::holds_alternative<op::Linear>(graph_->nodes()[index].op);
+    if (!known) return fail(ErrorCode::runtime, fmt::format("{} is no linear of this graph", update.node));
+    const PreparedMatrix& matrix = weights_.matrix(graph_->nodes()[index].parameters[0]);
+    if (matrix.rows != update.outputs || matrix.columns != update.inputs) {
+      return fail(ErrorCode::runtime,
+                  fmt::format("{} is [{}, {}], its update [{}, {}]", update.node, matrix.rows, matrix.columns,
+                              update.outputs, update.inputs));
+    }
+    found.emplace_back(index, &update);
+  }
+  for (LowRankSlot& slot : low_rank_) slot.clear();
+  for (const auto& [index, update] : found) {
+    low_rank_[index].set(std::move(*update), std::max(options_.max_tokens, options_.max_rows),
+                         pool_->threads());
+  }
+  return {};
 }
 
 Status CpuPlan::check_sizes(const RunArguments& arguments, const CpuStateSet& state) const {

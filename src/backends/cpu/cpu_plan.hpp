@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/cpu/low_rank_step.hpp"
 #include "backends/cpu/state_set.hpp"
 #include "backends/cpu/step.hpp"
 #include "backends/cpu/storage.hpp"
@@ -35,6 +36,7 @@ class CpuPlan final : public Plan {
  public:
   Result<std::unique_ptr<StateSet>> create_state() const override;
   Status run(const RunArguments& arguments, StateSet& state) override;
+  Status set_low_rank(std::vector<LowRankUpdate> updates) override;
   const std::vector<std::string>& placement() const override { return placement_; }
   uint64_t weight_bytes() const override { return weights_.bytes(); }
   uint64_t arena_bytes() const override { return arena_.size(); }
@@ -61,8 +63,9 @@ class CpuPlan final : public Plan {
   AlignedBuffer scratch_;
   int64_t scratch_stride_ = 0;
   QuantizedBuffers quantized_;
-  std::vector<void*> slots_;      ///< by value index
-  std::vector<Extent> elements_;  ///< by value index
+  std::vector<LowRankSlot> low_rank_;  ///< by node index; must not move
+  std::vector<void*> slots_;           ///< by value index
+  std::vector<Extent> elements_;       ///< by value index
   std::vector<IndexCheck> index_checks_;
   bool has_tokens_ = false;  ///< some value is sized by T: a step of a sequence
   std::vector<PlannedStep> steps_;

@@ -12,7 +12,8 @@ class LinearStep final : public Step {
         matrix_(&maker.weights.matrix(node.parameters[0])),
         bias_(node.parameters.size() > 1 ? maker.weights.vector(node.parameters[1]) : nullptr),
         quantized_(matrix_->is_packed ? &maker.quantized.of(matrix_->packed.block) : nullptr),
-        must_quantize_(!maker.input_is_quantized) {}
+        must_quantize_(!maker.input_is_quantized),
+        low_rank_(&maker.low_rank[maker.node_index]) {}
 
   void run(const RunContext& context) override {
     const int64_t rows = rows_.at(context.symbols);
@@ -25,6 +26,7 @@ class LinearStep final : public Step {
                        multiply(context.kernels, *matrix_, input, bias_, y_.floats(), matrix_->rows, begin,
                                 end, context.worker_scratch(worker));
                      });
+    if (low_rank_->is_set()) low_rank_->apply(context, input.x, bias_, y_.floats(), rows);
   }
 
  private:
@@ -35,6 +37,7 @@ class LinearStep final : public Step {
   const float* bias_;
   QuantizedRows* quantized_;
   bool must_quantize_;
+  LowRankSlot* low_rank_;
 };
 
 }  // namespace

@@ -31,7 +31,8 @@ Status check_bytes(const WeightView& view, int64_t elements, const std::string& 
                                                   view.name, to_string(view.codec), expected, got));
   };
   HEXLM_TRY(part("the elements", view.data.bytes.size(), rows * view.codec.row_bytes(columns)));
-  const int64_t scale_bytes = view.codec.is_float() ? 0 : 2 * rows * view.codec.groups(columns);
+  const int64_t scale_bytes =
+      view.codec.is_float() ? 0 : view.codec.scale_bytes() * rows * view.codec.groups(columns);
   HEXLM_TRY(part("the scales", view.scales.bytes.size(), scale_bytes));
   const bool has_offsets = !view.codec.is_float() && !view.codec.symmetric;
   return part("the offsets", view.offsets.bytes.size(), has_offsets ? scale_bytes : 0);
@@ -139,7 +140,9 @@ void PreparedWeights::pack_all(const KernelSet& kernels, ThreadPool& pool) {
     pool.run(matrix.tiles(), 4, [&](int64_t begin, int64_t end, int) {
       kernels.pack(matrix.stored, matrix.packed, begin, end);
     });
-    if (!entry.is_table) source_->release(entry.view);
+    if (entry.is_table) continue;
+    source_->release(entry.view);
+    entry.view.storage.reset();
   }
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/cpu/low_rank_step.hpp"
 #include "backends/cpu/step.hpp"
 #include "backends/cpu/storage.hpp"
 
@@ -27,10 +28,12 @@ struct StepMaker {
   const PlanOptions& options;
   const PreparedWeights& weights;
   QuantizedBuffers& quantized;
-  std::vector<void*>& slots;        ///< by value index, bound at run time; must not move
-  std::byte* scratch = nullptr;     ///< scratch_bytes of the current node
-  std::byte* rope_table = nullptr;  ///< of the current node
-  bool input_is_quantized = false;  ///< an earlier linear left the current node's input in `quantized`
+  std::vector<void*>& slots;           ///< by value index, bound at run time; must not move
+  std::vector<LowRankSlot>& low_rank;  ///< by node index; must not move
+  std::byte* scratch = nullptr;        ///< scratch_bytes of the current node
+  std::byte* rope_table = nullptr;     ///< of the current node
+  size_t node_index = 0;               ///< of the current node
+  bool input_is_quantized = false;     ///< an earlier linear left the current node's input in `quantized`
 
   Binding bind(ValueId id) const { return Binding(&slots[static_cast<size_t>(id.index)]); }
   /// Rows and columns of a value seen as a matrix.

@@ -47,13 +47,17 @@ class Dequantizer {
     float offset;
   };
 
+  float part(const std::byte* scales, int64_t slot) const {
+    return matrix_.codec.wide_scales ? load_f32(scales, slot) : Vector::from_half(load_u16(scales, slot));
+  }
+
   Grid grid(int64_t row, int64_t group) const {
     const int64_t slot = row * groups_ + group;
-    const float scale = Vector::from_half(load_u16(matrix_.scales, slot));
+    const float scale = part(matrix_.scales, slot);
     if (matrix_.codec.symmetric) {
       return {scale, scale * static_cast<float>(-symmetric_zero_code(matrix_.codec.bits))};
     }
-    return {scale, Vector::from_half(load_u16(matrix_.offsets, slot))};
+    return {scale, part(matrix_.offsets, slot)};
   }
 
   void codes(int64_t row, int64_t group, int64_t begin, int64_t end, float* out) const {

@@ -55,7 +55,8 @@ void pack_scales(const std::byte* from, const MatrixView& matrix, const PackedMa
     for (int64_t row = 0; row < packed_tile_rows; ++row) {
       const int64_t source = tile * packed_tile_rows + row;
       to[(tile * packed.groups + group) * packed_tile_rows + row] =
-          source < matrix.rows ? load_u16(from, source * packed.groups + group) : uint16_t{0};
+          source < matrix.rows ? packed_scale(matrix.codec, from, source * packed.groups + group)
+                               : uint16_t{0};
     }
   }
 }

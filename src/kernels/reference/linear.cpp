@@ -26,11 +26,14 @@ float integer_element(const MatrixView& matrix, int64_t row, int64_t column) {
   const Codec& codec = matrix.codec;
   const int64_t groups = codec.groups(matrix.columns);
   const int64_t slot = row * groups + (codec.group > 0 ? column / codec.group : 0);
-  const float scale = half_to_float(load_u16(matrix.scales, slot));
+  const auto part = [&](const std::byte* scales) {
+    return codec.wide_scales ? load_f32(scales, slot) : half_to_float(load_u16(scales, slot));
+  };
+  const float scale = part(matrix.scales);
   const auto code =
       static_cast<int>(code_at(matrix.data + row * codec.row_bytes(matrix.columns), codec.bits, column));
   if (codec.symmetric) return scale * static_cast<float>(code - symmetric_zero_code(codec.bits));
-  return scale * static_cast<float>(code) + half_to_float(load_u16(matrix.offsets, slot));
+  return std::fma(scale, static_cast<float>(code), part(matrix.offsets));
 }
 
 float element(const MatrixView& matrix, int64_t row, int64_t column) {

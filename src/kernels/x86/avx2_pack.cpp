@@ -114,7 +114,8 @@ class TilePacker {
   int64_t square_columns_;
 };
 
-void pack_scales(const std::byte* from, const PackedMatrix& packed, int64_t tile, uint16_t* to) {
+void pack_scales(const std::byte* from, const Codec& codec, const PackedMatrix& packed, int64_t tile,
+                 uint16_t* to) {
   to += tile * packed.groups * packed_tile_rows;
   const int64_t left = packed.rows - tile * packed_tile_rows;
   const int64_t rows = left < packed_tile_rows ? left : packed_tile_rows;
@@ -122,9 +123,9 @@ void pack_scales(const std::byte* from, const PackedMatrix& packed, int64_t tile
     std::memset(to, 0, static_cast<size_t>(packed.groups * packed_tile_rows) * sizeof(uint16_t));
   }
   for (int64_t row = 0; row < rows; ++row) {
-    const std::byte* source = from + (tile * packed_tile_rows + row) * packed.groups * 2;
+    const int64_t first = (tile * packed_tile_rows + row) * packed.groups;
     for (int64_t group = 0; group < packed.groups; ++group) {
-      to[group * packed_tile_rows + row] = load_u16(source, group);
+      to[group * packed_tile_rows + row] = packed_scale(codec, from, first + group);
     }
   }
 }
@@ -134,8 +135,8 @@ void pack_scales(const std::byte* from, const PackedMatrix& packed, int64_t tile
 void pack(const MatrixView& matrix, PackedMatrix& packed, int64_t tile_begin, int64_t tile_end) {
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     TilePacker(matrix, packed, tile).run();
-    pack_scales(matrix.scales, packed, tile, packed.scales);
-    if (packed.offsets != nullptr) pack_scales(matrix.offsets, packed, tile, packed.offsets);
+    pack_scales(matrix.scales, matrix.codec, packed, tile, packed.scales);
+    if (packed.offsets != nullptr) pack_scales(matrix.offsets, matrix.codec, packed, tile, packed.offsets);
   }
 }
 
