@@ -176,7 +176,9 @@ class LayerWalker {
 
   Result<std::vector<float>> read_weight(const std::string& name) const {
     HEXLM_ASSIGN(const WeightView view, source_->find(name));
-    return decode_rows(view, 0, view.rows());
+    std::vector<float> values = decode_rows(view, 0, view.rows());
+    source_->release(view);
+    return values;
   }
 
   const std::string& weight_name(const Node& node) const { return graph_.parameter(node.parameters[0]).name; }

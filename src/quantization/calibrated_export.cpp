@@ -99,6 +99,35 @@ Status check_memory(const ExportOptions& options, const ExportPlan& plan) {
               "use fewer --calibration-samples, or --method mse");
 }
 
+/// Program, tokenizer and the texts.
+constexpr uint64_t calibration_base = uint64_t{96} << 20;
+
+struct LayerSize {
+  uint64_t elements = 0;
+  uint64_t source_bytes = 0;
+};
+
+/// "layers.3", "visual.blocks.2"
+std::string layer_of(const std::string& name) {
+  const size_t digits = name.find_first_of("0123456789");
+  return digits == std::string::npos ? name : name.substr(0, name.find('.', digits));
+}
+
+uint64_t flows_of(Method method) { return method == Method::best ? 2 : 1; }
+
+/// Quantized weights as floats, the copies that two prepared graphs make, and the pages of the source.
+uint64_t layer_memory(const LayerSize& layer) {
+  return 3 * sizeof(float) * layer.elements + layer.source_bytes;
+}
+
+/// While a Hessian is factored: H, its ordered copy and the inverse in double, the factor in float; source
+/// and target of the matrix.
+uint64_t stage_memory(const ExportTensor& tensor) {
+  const auto columns = static_cast<uint64_t>(tensor.shape[1]);
+  const auto rows = static_cast<uint64_t>(tensor.shape[0]);
+  return (3 * sizeof(double) + sizeof(float)) * columns * columns + 3 * sizeof(float) * rows * columns;
+}
+
 }  // namespace
 
 Method vision_method_of(const ExportOptions& options) {
@@ -113,20 +142,32 @@ bool is_calibrated(const ExportOptions& options) {
 
 uint64_t calibration_memory(const ExportOptions& options, const ExportPlan& plan) {
   if (!is_calibrated(options) || !options.calibration) return 0;
-  const uint64_t flows = options.method == Method::best ? 2 : 1;
-  uint64_t columns = 0;
-  std::map<std::string, uint64_t> layers;
+  const CalibrationSet& set = *options.calibration;
+  std::map<std::string, LayerSize> layers;
+  uint64_t stage = 0;
   for (const ExportTensor& tensor : plan.tensors) {
-    if (tensor.role != ParameterRole::linear) continue;
-    columns = std::max(columns, static_cast<uint64_t>(tensor.shape[1]));
-    layers[tensor.name.substr(0, tensor.name.find('.', sizeof("layers.")))] +=
-        static_cast<uint64_t>(tensor.shape[0] * tensor.shape[1]);
+    const bool vision = tensor.role == ParameterRole::vision;
+    if (!vision && tensor.role != ParameterRole::linear) continue;
+    if (!needs_calibration(vision ? vision_method_of(options) : options.method)) continue;
+    LayerSize& layer = layers[layer_of(tensor.name)];
+    layer.elements += static_cast<uint64_t>(tensor.shape[0] * tensor.shape[1]);
+    layer.source_bytes += tensor.source_bytes;
+    stage = std::max(stage, stage_memory(tensor));
   }
-  uint64_t largest = 0;
-  for (const auto& [layer, elements] : layers) largest = std::max(largest, elements);
-  const uint64_t states =
-      flows * static_cast<uint64_t>(options.calibration->tokens * plan.config.text.hidden_size);
-  return 4 * (states + 5 * largest) + 8 * 5 * columns * columns;
+  uint64_t layer = 0;
+  for (const auto& [name, size] : layers) layer = std::max(layer, layer_memory(size));
+  uint64_t values = 0;
+  if (options.statistics.empty() && needs_calibration(options.method)) {
+    values = flows_of(options.method) * static_cast<uint64_t>(set.tokens * plan.config.text.hidden_size);
+  }
+  if (options.statistics.empty() && plan.config.vision) {
+    for (const PreparedImage& image : set.images) {
+      values += image.pixel_values.size();
+      values += flows_of(vision_method_of(options)) *
+                static_cast<uint64_t>(image.grid.patches() * plan.config.vision->hidden_size);
+    }
+  }
+  return calibration_base + sizeof(float) * values + layer + stage;
 }
 
 Result<WorkFolder> calibrate_export(const ExportOptions& options, const ExportPlan& plan,

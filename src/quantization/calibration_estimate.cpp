@@ -81,6 +81,7 @@ class LayerEstimate {
     for (const Node* node : stage.linears) all += inputs_.graph.parameter(node->parameters[0]).shape[0];
     const int64_t few = std::min(view.rows(), int64_t{64} * pool_.threads());
     std::vector<float> rows = decode_rows(view, 0, few);
+    inputs_.weights.release(view);
     const double times = static_cast<double>(all) / static_cast<double>(few);
     if (inputs_.twin != nullptr) seconds += correction_time(moments, rows, times);
     auto start = EstimateClock::now();
@@ -92,15 +93,15 @@ class LayerEstimate {
     return seconds + since(start) * times;
   }
 
-  /// Factoring, which comes once, and the rows.
-  static double correction_time(const InputMoments& moments, std::vector<float>& rows, double times) {
-    InputMoments copy = moments;
+  /// Factoring, which comes once, and the rows. Consumes the cross products: two sets of moments would be the
+  /// export's peak of memory.
+  static double correction_time(InputMoments& moments, std::vector<float>& rows, double times) {
     auto start = EstimateClock::now();
-    correct_drift(copy, drift_damping, std::span(rows).first(static_cast<size_t>(moments.columns)));
+    correct_drift(moments, drift_damping, std::span(rows).first(static_cast<size_t>(moments.columns)));
     const double once = since(start);
-    copy = moments;
+    moments.cross = moments.gram;
     start = EstimateClock::now();
-    correct_drift(copy, drift_damping, rows);
+    correct_drift(moments, drift_damping, rows);
     return once + std::max(0.0, since(start) - once) * times;
   }
 

@@ -158,6 +158,7 @@ Json provenance(const ExportOptions& options, const ModelConfig& config, const C
   record["argv"] = options.argv;
   record["method"] = to_string(options.method);
   if (config.vision) record["vision_method"] = to_string(vision_method_of(options));
+  if (options.rotate) record["rotation"] = "hadamard";
   record["codecs"] = {{"linear", to_string(choice.linear)},
                       {"lm_head", to_string(choice.lm_head)},
                       {"embedding", to_string(choice.embedding)}};
@@ -181,7 +182,8 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
                                     const ProgressCallback& progress) {
   const auto start = std::chrono::steady_clock::now();
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, plan.config.text.tied_embeddings));
-  HEXLM_ASSIGN(const SourceModel source, open_source_model(options.checkpoint, options.adapters));
+  HEXLM_ASSIGN(const SourceModel source,
+               open_source_model(options.checkpoint, options.adapters, options.rotate));
   std::optional<WorkFolder> work;
   if (is_calibrated(options)) {
     HEXLM_ASSIGN(work, calibrate_export(options, plan, source.weights, progress));

@@ -24,6 +24,7 @@ struct ExportOptions {
   std::string checkpoint;               ///< folder, or .gguf file
   std::string package;                  ///< folder to create
   std::vector<AdapterChoice> adapters;  ///< merged in on the way
+  bool rotate = false;                  ///< turn the residual stream first, see RotatedWeights
   std::optional<Codec> linear;          ///< --quant, default w4g64
   std::optional<Codec> lm_head;         ///< --lm-head, see docs/quantization.md
   std::optional<Codec> embedding;       ///< --embedding; tied: must equal lm_head when both are given

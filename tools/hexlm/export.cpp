@@ -50,6 +50,7 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
     HEXLM_ASSIGN(options.recipe, read_recipe(recipe));
   }
   HEXLM_ASSIGN(options.adapters, read_adapters(arguments));
+  options.rotate = arguments.toggle("rotate");
   options.replace = arguments.toggle("force");
   options.threads = arguments.threads();
   options.argv = arguments.command();
@@ -145,7 +146,8 @@ void print_result(const Report& report, const ExportOptions& options, const Expo
 
 /// Measures, shows the table and adds the choice to the recipe.
 Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, ExportOptions& options, double target) {
-  HEXLM_ASSIGN(const SourceModel source, open_source_model(options.checkpoint, options.adapters));
+  HEXLM_ASSIGN(const SourceModel source,
+               open_source_model(options.checkpoint, options.adapters, options.rotate));
   HEXLM_ASSIGN(std::vector<BitChoice> choices,
                hexlm::spend_bits(plan, source.weights, options.calibration->texts(), *options.runner, target,
                                  options.threads, terminal_progress("sensitivity")));
@@ -216,8 +218,8 @@ Result<int> run_export(Arguments& arguments) {
   if (options.calibration) report.json["calibration"] = to_json(*options.calibration);
   std::optional<Verification> verification;
   if (arguments.toggle("verify")) {
-    HEXLM_ASSIGN(verification,
-                 verify_package(options.checkpoint, options.adapters, options.package, options.threads));
+    HEXLM_ASSIGN(verification, verify_package(options.checkpoint, options.adapters, options.package,
+                                              options.threads, options.rotate));
     report.json["verification"] = to_json(*verification);
   }
   print_result(report, options, result, verification, format);
