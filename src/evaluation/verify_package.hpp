@@ -37,8 +37,9 @@ struct Verification {
 /// Errors: bad_input for a package whose checksums differ; verification when a stored value is not what the
 /// checkpoint's weights give (round to nearest only: other methods choose codes that can't be told from the
 /// weights alone). Memory is bounded by the values of one layer, whatever the model's size.
+/// `rotated` says that the package's residual stream was turned.
 Result<Verification> verify_package(const std::string& checkpoint, const std::vector<AdapterChoice>& adapters,
-                                    const std::string& package, int threads);
+                                    const std::string& package, int threads, bool rotated = false);
 Json to_json(const Verification& verification);
 std::string describe(const Verification& verification);
 

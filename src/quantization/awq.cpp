@@ -156,7 +156,6 @@ void scale_moments(InputMoments& moments, std::span<const float> scales) {
   for (int64_t i = 0; i < n; ++i) {
     const double s = scales[static_cast<size_t>(i)];
     moments.mean_abs[static_cast<size_t>(i)] /= s;
-    moments.max_abs[static_cast<size_t>(i)] /= s;
     for (int64_t j = 0; j < n; ++j) {
       moments.gram[static_cast<size_t>(i * n + j)] /= s * scales[static_cast<size_t>(j)];
     }

@@ -27,6 +27,7 @@ constexpr int64_t most_tokens = 8192;
 /// Products of tokens, tensors and weights a probe may take: about a quarter of an hour on two cores.
 constexpr double most_work = 6e13;
 constexpr int64_t window = 128;
+constexpr SymbolValues window_sizes{window, window, 0};
 
 /// Row-major floats of the rounded weight, and its squared error relative to its norm.
 struct Rounded {
@@ -125,7 +126,7 @@ class Probe {
       std::vector<float> next(state.size());
       const void* const inputs[] = {state.data(), positions_.data()};
       float* const outputs[] = {next.data()};
-      HEXLM_TRY(graph->run(window, std::span(inputs).first(graph->input_count()), outputs));
+      HEXLM_TRY(graph->run(window_sizes, std::span(inputs).first(graph->input_count()), outputs));
       state.swap(next);
     }
     return {};
@@ -147,7 +148,7 @@ class Probe {
  private:
   Result<std::unique_ptr<PreparedGraph>> prepare(std::vector<ValueId> from, ValueId to) const {
     HEXLM_ASSIGN(Graph part, extract(graph_, from, std::array{to}));
-    return runner_.prepare(std::make_shared<const Graph>(std::move(part)), weights_, window);
+    return runner_.prepare(std::make_shared<const Graph>(std::move(part)), weights_, window_sizes);
   }
 
   Status embed(const std::vector<int32_t>& ids) {
@@ -156,7 +157,7 @@ class Probe {
     std::vector<float> state(static_cast<size_t>(window * graph_.value(first).shape.back().value));
     const void* const inputs[] = {ids.data()};
     float* const outputs[] = {state.data()};
-    HEXLM_TRY(graph->run(window, inputs, outputs));
+    HEXLM_TRY(graph->run(window_sizes, inputs, outputs));
     states_.push_back(std::move(state));
     return {};
   }
@@ -169,7 +170,7 @@ class Probe {
     for (size_t i = 0; i < states_.size(); ++i) {
       const void* const inputs[] = {states_[i].data(), positions_.data(), rows_.data()};
       float* const outputs[] = {values.data()};
-      HEXLM_TRY(graph->run(window, inputs, outputs));
+      HEXLM_TRY(graph->run(window_sizes, inputs, outputs));
       HEXLM_TRY(use(i, values));
     }
     return {};

@@ -1,5 +1,6 @@
 #include "quantization/calibration_documents.hpp"
 
+#include <filesystem>
 #include <fmt/format.h>
 
 #include "base/atomic_file.hpp"
@@ -16,12 +17,12 @@ class DocumentReader {
   DocumentReader(const std::string& path, const CalibrationTokenizer& tokenizer)
       : path_(path), tokenizer_(tokenizer) {}
 
-  Result<std::string> object(const Json& value, size_t number) const {
+  Result<CalibrationDocument> object(const Json& value, size_t number) const {
     const std::string place = fmt::format("{}: object {}", path_, number);
     if (value.is_object()) {
-      if (has_text(value, "text")) return value["text"].get<std::string>();
+      if (has_text(value, "text")) return CalibrationDocument{value["text"].get<std::string>(), {}};
       if (has_text(value, "instruction") && has_text(value, "output")) return alpaca(value, place);
-      if (value.contains("messages") && value["messages"].is_array()) return chat(value["messages"], place);
+      if (value.contains("messages") && value["messages"].is_array()) return with_images(value, place);
     }
     return fail(
         ErrorCode::bad_input,
@@ -34,7 +35,7 @@ class DocumentReader {
     return object.contains(key) && object[key].is_string();
   }
 
-  Result<std::string> alpaca(const Json& value, const std::string& place) const {
+  Result<CalibrationDocument> alpaca(const Json& value, const std::string& place) const {
     std::string user = value["instruction"].get<std::string>();
     if (has_text(value, "input") && !value["input"].get<std::string>().empty()) {
       user += fmt::format("\n{}", value["input"].get<std::string>());
@@ -42,10 +43,48 @@ class DocumentReader {
     Json messages = Json::array();
     messages.push_back({{"role", "user"}, {"content", user}});
     messages.push_back({{"role", "assistant"}, {"content", value["output"]}});
-    return chat(messages, place);
+    return chat(messages, {}, place);
   }
 
-  Result<std::string> chat(const Json& messages, const std::string& place) const {
+  /// The files of the messages' image parts: their own, or the next of "images".
+  Result<CalibrationDocument> with_images(const Json& value, const std::string& place) const {
+    const auto broken = [&](const std::string& why) {
+      return fail(ErrorCode::bad_input, fmt::format("{}: {}", place, why),
+                  "see docs/quantization.md for the form");
+    };
+    std::vector<std::string> listed;
+    if (value.contains("images")) {
+      if (!value["images"].is_array()) return broken("\"images\" is no list of files");
+      for (const Json& file : value["images"]) {
+        if (!file.is_string()) return broken("\"images\" is no list of files");
+        listed.push_back(file.get<std::string>());
+      }
+    }
+    std::vector<std::string> files;
+    size_t next = 0;
+    for (const Json& message : value["messages"]) {
+      if (!message.is_object() || !message.contains("content") || !message["content"].is_array()) continue;
+      for (const Json& part : message["content"]) {
+        if (!part.is_object() || !has_text(part, "type") || part["type"] != "image") continue;
+        if (has_text(part, "image")) {
+          files.push_back(part["image"].get<std::string>());
+        } else if (next < listed.size()) {
+          files.push_back(listed[next++]);
+        } else {
+          return broken(fmt::format("its image {} names no file", files.size() + 1));
+        }
+      }
+    }
+    if (next != listed.size())
+      return broken(
+          fmt::format("{} files in \"images\", {} parts of type image without a file", listed.size(), next));
+    const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+    for (std::string& file : files) file = (folder / file).string();
+    return chat(value["messages"], std::move(files), place);
+  }
+
+  Result<CalibrationDocument> chat(const Json& messages, std::vector<std::string> images,
+                                   const std::string& place) const {
     if (tokenizer_.chat_template == nullptr) {
       return fail(ErrorCode::bad_input,
                   fmt::format("{} is a chat, but the model has no chat template", place),
@@ -55,7 +94,7 @@ class DocumentReader {
     context["messages"] = messages;
     context["add_generation_prompt"] = false;
     auto text = tokenizer_.chat_template->render(context);
-    if (text) return text;
+    if (text) return CalibrationDocument{*std::move(text), std::move(images)};
     return fail(text.error().code, fmt::format("{}: {}", place, text.error().message), text.error().hint);
   }
 
@@ -63,19 +102,19 @@ class DocumentReader {
   const CalibrationTokenizer& tokenizer_;
 };
 
-Result<std::vector<std::string>> read_objects(const std::string& path, const Json& list,
-                                              const CalibrationTokenizer& tokenizer) {
+Result<std::vector<CalibrationDocument>> read_objects(const std::string& path, const Json& list,
+                                                      const CalibrationTokenizer& tokenizer) {
   const DocumentReader reader(path, tokenizer);
-  std::vector<std::string> documents;
+  std::vector<CalibrationDocument> documents;
   for (size_t i = 0; i < list.size(); ++i) {
-    HEXLM_ASSIGN(std::string text, reader.object(list[i], i + 1));
-    documents.push_back(std::move(text));
+    HEXLM_ASSIGN(CalibrationDocument document, reader.object(list[i], i + 1));
+    documents.push_back(std::move(document));
   }
   return documents;
 }
 
-Result<std::vector<std::string>> read_lines(const std::string& path, std::string_view content,
-                                            const CalibrationTokenizer& tokenizer) {
+Result<std::vector<CalibrationDocument>> read_lines(const std::string& path, std::string_view content,
+                                                    const CalibrationTokenizer& tokenizer) {
   Json list = Json::array();
   size_t number = 0;
   for (const std::string_view line : split(content, '\n')) {
@@ -88,15 +127,16 @@ Result<std::vector<std::string>> read_lines(const std::string& path, std::string
 }
 
 /// Paragraphs: what blank lines part. Small enough that a file of two languages falls apart into them.
-std::vector<std::string> read_paragraphs(std::string_view content) {
-  std::vector<std::string> documents;
+std::vector<CalibrationDocument> read_paragraphs(std::string_view content) {
+  std::vector<CalibrationDocument> documents;
   size_t begin = 0;
   while (begin < content.size()) {
     size_t end = content.find("\n\n", begin);
     end = end == std::string_view::npos ? content.size() : content.find_first_not_of('\n', end);
     if (end == std::string_view::npos) end = content.size();
     const std::string_view paragraph = content.substr(begin, end - begin);
-    if (paragraph.find_first_not_of(" \t\r\n") != std::string_view::npos) documents.emplace_back(paragraph);
+    if (paragraph.find_first_not_of(" \t\r\n") != std::string_view::npos)
+      documents.push_back({std::string(paragraph), {}});
     begin = end;
   }
   return documents;
@@ -104,8 +144,8 @@ std::vector<std::string> read_paragraphs(std::string_view content) {
 
 }  // namespace
 
-Result<std::vector<std::string>> read_documents(const std::string& path,
-                                                const CalibrationTokenizer& tokenizer) {
+Result<std::vector<CalibrationDocument>> read_documents(const std::string& path,
+                                                        const CalibrationTokenizer& tokenizer) {
   HEXLM_ASSIGN(const std::string content, read_file(path, text_limit));
   const size_t first = content.find_first_not_of(" \t\r\n");
   if (path.ends_with(".jsonl")) return read_lines(path, content, tokenizer);
@@ -117,7 +157,7 @@ Result<std::vector<std::string>> read_documents(const std::string& path,
     }
     return read_objects(path, list, tokenizer);
   }
-  if (first == std::string::npos) return std::vector<std::string>();
+  if (first == std::string::npos) return std::vector<CalibrationDocument>();
   return read_paragraphs(content);
 }
 

@@ -4,24 +4,34 @@
 #include <array>
 #include <filesystem>
 #include <fmt/format.h>
+#include <map>
 
 #include "base/atomic_file.hpp"
 #include "base/hash.hpp"
+#include "base/mapped_file.hpp"
 #include "base/text.hpp"
 #include "quantization/calibration_documents.hpp"
+#include "vision/image.hpp"
+#include "vision/positions.hpp"
 
 namespace hexlm {
 namespace {
 
-constexpr std::array<std::string_view, 3> script_names = {"Chinese", "Latin", "other"};
-constexpr std::array scripts = {DocumentScript::chinese, DocumentScript::latin, DocumentScript::other};
+constexpr std::array<std::string_view, 4> script_names = {"Chinese", "Latin", "other", "illustrated"};
+constexpr std::array scripts = {DocumentScript::chinese, DocumentScript::latin, DocumentScript::other,
+                                DocumentScript::images};
 /// A calibration text that is shorter than this many samples says little about a model.
 constexpr int64_t few_samples = 16;
+
+struct Sample {
+  std::vector<int32_t> ids;
+  std::vector<std::string> images;
+};
 
 /// Samples of one file in one script, in the order in which they will be drawn.
 struct Stratum {
   CalibrationShare share;
-  std::vector<std::vector<int32_t>> samples;
+  std::vector<Sample> samples;
 };
 
 /// splitmix64: the same sequence on every machine, which std::shuffle does not promise.
@@ -32,7 +42,7 @@ uint64_t next_random(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-void shuffle(std::vector<std::vector<int32_t>>& samples, uint64_t seed) {
+void shuffle(std::vector<Sample>& samples, uint64_t seed) {
   for (size_t i = samples.size(); i > 1; --i) std::swap(samples[i - 1], samples[next_random(seed) % i]);
 }
 
@@ -40,30 +50,40 @@ void shuffle(std::vector<std::vector<int32_t>>& samples, uint64_t seed) {
 void cut(const std::vector<int32_t>& ids, int64_t length, Stratum& stratum) {
   const auto total = static_cast<int64_t>(ids.size());
   for (int64_t first = 0; first + length <= total; first += length) {
-    stratum.samples.emplace_back(ids.begin() + first, ids.begin() + first + length);
+    stratum.samples.push_back({{ids.begin() + first, ids.begin() + first + length}, {}});
   }
-  if (stratum.samples.empty() && total >= 2) stratum.samples.push_back(ids);
-  stratum.share.available = static_cast<int64_t>(stratum.samples.size());
+  if (stratum.samples.empty() && total >= 2) stratum.samples.push_back({ids, {}});
 }
 
 Status read_strata(const std::string& path, const CalibrationOptions& options,
                    const CalibrationTokenizer& tokenizer, std::vector<Stratum>& strata) {
-  HEXLM_ASSIGN(const std::vector<std::string> documents, read_documents(path, tokenizer));
+  HEXLM_ASSIGN(const std::vector<CalibrationDocument> documents, read_documents(path, tokenizer));
   std::array<std::vector<int32_t>, scripts.size()> ids;
-  for (const std::string& document : documents) {
-    auto encoded = tokenizer.tokenizer->encode(document);
+  std::vector<Sample> illustrated;
+  for (const CalibrationDocument& document : documents) {
+    auto encoded = tokenizer.tokenizer->encode(document.text);
     if (!encoded) {
       return fail(encoded.error().code, fmt::format("{}: {}", path, encoded.error().message),
                   "calibration text is UTF-8");
     }
-    std::vector<int32_t>& all = ids[static_cast<size_t>(script_of(document))];
+    if (!document.images.empty()) {
+      // A conversation is not cut: its image tokens belong together.
+      illustrated.push_back({*std::move(encoded), document.images});
+      continue;
+    }
+    std::vector<int32_t>& all = ids[static_cast<size_t>(script_of(document.text))];
     all.insert(all.end(), encoded->begin(), encoded->end());
   }
   for (const DocumentScript script : scripts) {
     Stratum stratum;
     stratum.share.file = std::filesystem::path(path).filename().string();
     stratum.share.script = script;
-    cut(ids[static_cast<size_t>(script)], options.tokens, stratum);
+    if (script == DocumentScript::images) {
+      stratum.samples = std::move(illustrated);
+    } else {
+      cut(ids[static_cast<size_t>(script)], options.tokens, stratum);
+    }
+    stratum.share.available = static_cast<int64_t>(stratum.samples.size());
     if (stratum.samples.empty()) continue;
     shuffle(stratum.samples, options.seed);
     strata.push_back(std::move(stratum));
@@ -112,6 +132,58 @@ void deal_all(std::vector<Stratum>& strata, int64_t samples) {
   deal(all, left);
 }
 
+/// Puts samples into a set, reading each image once.
+class SetBuilder {
+ public:
+  SetBuilder(const CalibrationTokenizer& tokenizer, CalibrationSet& set) : tokenizer_(tokenizer), set_(set) {}
+
+  Status add(Sample sample) {
+    if (!sample.images.empty()) {
+      set_.shown.resize(set_.sequences.size() + 1);
+      std::vector<ImageGrid> grids;
+      for (const std::string& file : sample.images) {
+        HEXLM_ASSIGN(const size_t image, find_image(file));
+        set_.shown.back().push_back(image);
+        grids.push_back(set_.images[image].grid);
+      }
+      auto expanded = expand_image_placeholders(sample.ids, tokenizer_.image_token, grids,
+                                                tokenizer_.preprocessor->merge_size);
+      if (!expanded) {
+        return fail(expanded.error().code,
+                    fmt::format("the conversation about {}: {}", sample.images[0], expanded.error().message),
+                    "the chat template must write one image token for each image");
+      }
+      sample.ids = *std::move(expanded);
+    }
+    hasher_.update(std::as_bytes(std::span(sample.ids)));
+    set_.sequences.push_back(std::move(sample.ids));
+    return {};
+  }
+
+  uint64_t hash() const { return hasher_.digest(); }
+
+ private:
+  Result<size_t> find_image(const std::string& file) {
+    const auto known = known_.find(file);
+    if (known != known_.end()) return known->second;
+    if (tokenizer_.preprocessor == nullptr) {
+      return fail(ErrorCode::unsupported, fmt::format("{}: the model sees no images to calibrate with", file),
+                  "leave conversations with images out of its calibration files");
+    }
+    HEXLM_ASSIGN(const MappedFile mapped, MappedFile::open(file));
+    HEXLM_ASSIGN(const Image image, decode_image(mapped.bytes(), file));
+    HEXLM_ASSIGN(PreparedImage prepared, preprocess_image(image, *tokenizer_.preprocessor));
+    hasher_.update(std::as_bytes(std::span(prepared.pixel_values)));
+    set_.images.push_back(std::move(prepared));
+    return known_[file] = set_.images.size() - 1;
+  }
+
+  const CalibrationTokenizer& tokenizer_;
+  CalibrationSet& set_;
+  std::map<std::string, size_t> known_;
+  Hasher hasher_;
+};
+
 void add_warnings(const CalibrationOptions& options, CalibrationSet& set) {
   std::array<int64_t, scripts.size()> taken{};
   for (const CalibrationShare& share : set.shares) taken[static_cast<size_t>(share.script)] += share.taken;
@@ -132,7 +204,7 @@ void add_warnings(const CalibrationOptions& options, CalibrationSet& set) {
     set.warnings.push_back(
         fmt::format("only {} of {} calibration samples: the files have no more", count, options.samples));
   }
-  if (set.shortest < options.tokens) {
+  if (set.shortest < options.tokens && set.images.empty()) {
     set.warnings.push_back(
         fmt::format("the shortest sample has {} tokens, {} asked for", set.shortest, options.tokens));
   }
@@ -178,11 +250,11 @@ Result<CalibrationSet> load_calibration(const CalibrationOptions& options,
   }
   deal_all(strata, options.samples);
   CalibrationSet set;
-  Hasher hasher;
+  SetBuilder builder(tokenizer, set);
   for (Stratum& stratum : strata) {
     set.shares.push_back(stratum.share);
     for (int64_t i = 0; i < stratum.share.taken; ++i) {
-      set.sequences.push_back(std::move(stratum.samples[static_cast<size_t>(i)]));
+      HEXLM_TRY(builder.add(std::move(stratum.samples[static_cast<size_t>(i)])));
     }
   }
   for (const auto& sequence : set.sequences) {
@@ -190,11 +262,18 @@ Result<CalibrationSet> load_calibration(const CalibrationOptions& options,
     set.shortest = set.shortest == 0 ? length : std::min(set.shortest, length);
     set.longest = std::max(set.longest, length);
     set.tokens += length;
-    hasher.update(std::as_bytes(std::span(sequence)));
   }
-  set.hash = hasher.digest();
+  set.hash = builder.hash();
   add_warnings(options, set);
   return set;
+}
+
+std::vector<std::vector<int32_t>> CalibrationSet::texts() const {
+  std::vector<std::vector<int32_t>> found;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (images_of(i).empty()) found.push_back(sequences[i]);
+  }
+  return found;
 }
 
 }  // namespace hexlm

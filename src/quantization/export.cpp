@@ -12,6 +12,7 @@
 #include "formats/package.hpp"
 #include "formats/safetensors.hpp"
 #include "quantization/calibrate.hpp"
+#include "quantization/calibrated_export.hpp"
 #include "quantization/codec_choice.hpp"
 #include "quantization/companions.hpp"
 #include "quantization/export_source.hpp"
@@ -43,12 +44,13 @@ std::vector<TensorPlan> file_plan(const ExportPlan& plan, std::string_view file)
 class FileExport {
  public:
   FileExport(const std::string& folder, const ExportPlan& plan, const SourceWeights& weights,
-             const WorkFolder* work, Method method, const ProgressCallback& progress, SourceHashes& hashes)
+             const WorkFolder* work, const ExportOptions& options, const ProgressCallback& progress,
+             SourceHashes& hashes)
       : folder_(folder),
         plan_(plan),
         weights_(weights),
         work_(work),
-        method_(method),
+        options_(options),
         progress_(progress),
         hashes_(hashes) {
     for (const ExportTensor& tensor : plan.tensors) total_ += tensor.source_bytes;
@@ -60,7 +62,8 @@ class FileExport {
     HEXLM_ASSIGN(
         SafetensorsWriter writer,
         SafetensorsWriter::create(folder_ + "/" + file, parts, {{"format", "hexlm"}}, package_alignment));
-    TensorStream stream(writer, pool, method_);
+    const bool vision = std::string_view(file) == vision_file;
+    TensorStream stream(writer, pool, vision ? vision_method_of(options_) : options_.method);
     for (const ExportTensor& tensor : plan_.tensors) {
       if (tensor.file != file) continue;
       HEXLM_ASSIGN(PackageTensor stored, write(stream, tensor));
@@ -96,7 +99,7 @@ class FileExport {
   const ExportPlan& plan_;
   const SourceWeights& weights_;
   const WorkFolder* work_;  ///< tensors that are made already; null without calibration
-  Method method_;
+  const ExportOptions& options_;
   const ProgressCallback& progress_;
   SourceHashes& hashes_;
   uint64_t total_ = 0;
@@ -121,15 +124,7 @@ Json source_files(const std::vector<CompanionFile>& companions, const SourceHash
 
 /// What the calibrated tensors were made from and how far their outputs are off.
 Json calibration_record(const CalibrationSet& set, const WorkFolder* work) {
-  Json shares = Json::array();
-  for (const CalibrationShare& share : set.shares) {
-    shares.push_back({{"file", share.file}, {"script", to_string(share.script)}, {"samples", share.taken}});
-  }
-  Json record = {{"samples", set.sequences.size()},
-                 {"tokens", set.tokens},
-                 {"xxh3", to_hex(set.hash)},
-                 {"shares", std::move(shares)},
-                 {"warnings", set.warnings}};
+  Json record = to_record(set);
   if (work == nullptr) return record;
   Json tensors = Json::array();
   for (const auto& [name, tensor] : work->tensors()) {
@@ -162,6 +157,8 @@ Json provenance(const ExportOptions& options, const ModelConfig& config, const C
   record["tool"] = "hexlm " + options.tool_version;
   record["argv"] = options.argv;
   record["method"] = to_string(options.method);
+  if (config.vision) record["vision_method"] = to_string(vision_method_of(options));
+  if (options.rotate) record["rotation"] = "hadamard";
   record["codecs"] = {{"linear", to_string(choice.linear)},
                       {"lm_head", to_string(choice.lm_head)},
                       {"embedding", to_string(choice.embedding)}};
@@ -179,81 +176,17 @@ Json provenance(const ExportOptions& options, const ModelConfig& config, const C
   return record;
 }
 
-/// What the finished layers of a work folder depend on.
-std::string work_key(const ExportOptions& options, const ExportPlan& plan, const SourceWeights& weights) {
-  Hasher hasher;
-  const auto add = [&](std::string_view text) { hasher.update(std::as_bytes(std::span(text))); };
-  add(options.tool_version);
-  add(to_string(options.method));
-  for (const ExportTensor& tensor : plan.tensors) {
-    add(tensor.name);
-    add(to_string(tensor.codec));
-    // Checkpoints are not read whole just for this: a few elements of every tensor tell versions apart, and
-    // what adapters are merged into.
-    if (const auto view = weights.find(tensor.name)) {
-      hasher.update(view->data.bytes.first(std::min<size_t>(view->data.bytes.size(), 256)));
-    }
-  }
-  if (options.calibration) add(to_hex(options.calibration->hash));
-  return to_hex(hasher.digest());
-}
-
-/// About what calibration holds: hidden states, one layer's floats (source, target, result and the runner's
-/// copies), and the largest stage's Gram matrices with what is made of them.
-uint64_t calibration_memory(const ExportOptions& options, const ExportPlan& plan) {
-  const uint64_t flows = options.method == Method::best ? 2 : 1;
-  uint64_t columns = 0;
-  std::map<std::string, uint64_t> layers;
-  for (const ExportTensor& tensor : plan.tensors) {
-    if (tensor.role != ParameterRole::linear) continue;
-    columns = std::max(columns, static_cast<uint64_t>(tensor.shape[1]));
-    layers[tensor.name.substr(0, tensor.name.find('.', sizeof("layers.")))] +=
-        static_cast<uint64_t>(tensor.shape[0] * tensor.shape[1]);
-  }
-  uint64_t largest = 0;
-  for (const auto& [layer, elements] : layers) largest = std::max(largest, elements);
-  const uint64_t states =
-      flows * static_cast<uint64_t>(options.calibration->tokens * plan.config.text.hidden_size);
-  return 4 * (states + 5 * largest) + 8 * 5 * columns * columns;
-}
-
-Result<WorkFolder> calibrate(const ExportOptions& options, const ExportPlan& plan,
-                             const std::shared_ptr<const SourceWeights>& weights,
-                             const ProgressCallback& progress) {
-  if (options.runner == nullptr || !options.calibration) {
-    return fail(ErrorCode::usage,
-                fmt::format("the method {} needs calibration text", to_string(options.method)),
-                "give --calibration FILE, or use --method mse");
-  }
-  const uint64_t needed = calibration_memory(options, plan);
-  const std::optional<uint64_t> memory = available_memory_bytes();
-  if (memory && *memory < needed) {
-    return fail(ErrorCode::limit,
-                fmt::format("calibration needs about {} of memory, {} are available", format_bytes(needed),
-                            format_bytes(*memory)),
-                "use fewer --calibration-samples, or --method mse");
-  }
-  const std::string path = options.work.empty() ? options.package + ".work" : options.work;
-  HEXLM_ASSIGN(WorkFolder work, WorkFolder::open(path, work_key(options, plan, *weights)));
-  LayerOptions settings;
-  settings.method = options.method;
-  settings.threads = options.threads;
-  settings.on_estimate = options.on_estimate;
-  HEXLM_TRY(quantize_layers(plan, weights, options.calibration->sequences, *options.runner, settings, work,
-                            progress));
-  return work;
-}
-
 }  // namespace
 
 Result<ExportResult> export_package(const ExportOptions& options, const ExportPlan& plan,
                                     const ProgressCallback& progress) {
   const auto start = std::chrono::steady_clock::now();
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, plan.config.text.tied_embeddings));
-  HEXLM_ASSIGN(const SourceModel source, open_source_model(options.checkpoint, options.adapters));
+  HEXLM_ASSIGN(const SourceModel source,
+               open_source_model(options.checkpoint, options.adapters, options.rotate));
   std::optional<WorkFolder> work;
-  if (needs_calibration(options.method)) {
-    HEXLM_ASSIGN(work, calibrate(options, plan, source.weights, progress));
+  if (is_calibrated(options)) {
+    HEXLM_ASSIGN(work, calibrate_export(options, plan, source.weights, progress));
   }
   HEXLM_ASSIGN(AtomicFolder folder, AtomicFolder::create(options.package, options.replace, "manifest.json"));
   Manifest manifest;
@@ -268,7 +201,7 @@ Result<ExportResult> export_package(const ExportOptions& options, const ExportPl
   SourceHashes hashes;
   ThreadPool pool(options.threads);
   const WorkFolder* prepared = work ? &*work : nullptr;
-  FileExport writer(path, plan, *source.weights, prepared, options.method, progress, hashes);
+  FileExport writer(path, plan, *source.weights, prepared, options, progress, hashes);
   for (const char* file : {weights_file, vision_file}) HEXLM_TRY(writer.write(file, pool, manifest));
   manifest.provenance = provenance(options, plan.config, choice, companions.sources, hashes, prepared);
   HEXLM_TRY(write_file_atomically(path + "/manifest.json", seal_manifest(to_json(manifest))));

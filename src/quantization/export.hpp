@@ -24,21 +24,29 @@ struct ExportOptions {
   std::string checkpoint;               ///< folder, or .gguf file
   std::string package;                  ///< folder to create
   std::vector<AdapterChoice> adapters;  ///< merged in on the way
+  bool rotate = false;                  ///< turn the residual stream first, see RotatedWeights
   std::optional<Codec> linear;          ///< --quant, default w4g64
   std::optional<Codec> lm_head;         ///< --lm-head, see docs/quantization.md
   std::optional<Codec> embedding;       ///< --embedding; tied: must equal lm_head when both are given
   std::optional<Codec> vision;          ///< --vision: matrices of the vision tower, default w8g128
   Method method = Method::rtn;
+  std::optional<Method> vision_method;              ///< see vision_method_of
   Recipe recipe;                                    ///< codecs by name, over the ones above
   std::optional<CalibrationSet> calibration;        ///< for methods that need one
   const GraphRunner* runner = nullptr;              ///< the same; not owned
   std::function<void(double seconds)> on_estimate;  ///< as LayerOptions::on_estimate
   std::string work;                                 ///< folder of finished layers; default PACKAGE.work
-  bool replace = false;                             ///< overwrite an existing package
+  std::string statistics;       ///< file with saved calibration moments, in place of `calibration`
+  std::string save_statistics;  ///< file to write them to
+  bool replace = false;         ///< overwrite an existing package
   int threads = 1;
   std::vector<std::string> argv;  ///< recorded in the manifest
   std::string tool_version;
 };
+
+/// The method for the matrices of the vision tower: the one asked for, else that of the decoder; but `mse`
+/// when that looks at activations and there are no images to calibrate with.
+Method vision_method_of(const ExportOptions& options);
 
 /// One tensor of the plan; `note` says what is special (a short last group, tied, kept at f16 because …).
 struct ExportTensor {
@@ -70,7 +78,11 @@ struct ExportPlan {
 /// codecs, sizes, memory, disk. Errors: bad_input, unsupported, limit (disk); usage for a recipe's selector
 /// that matches nothing, a vector or a weight that is quantized already.
 Result<ExportPlan> plan_export(const ExportOptions& options);
-/// The decoder without its image inputs: what calibration text runs through. Errors: as build_text_graph.
+/// About what a calibrated export holds at its peak; 0 for methods that look at weights only. Reads the sizes
+/// of `options.calibration`.
+uint64_t calibration_memory(const ExportOptions& options, const ExportPlan& plan);
+/// The decoder without its image inputs: what calibration text without images runs through. Errors: as
+/// build_text_graph.
 Result<Graph> graph_of_text(const ExportPlan& plan);
 
 struct ExportResult {

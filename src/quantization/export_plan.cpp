@@ -199,7 +199,7 @@ Result<Graph> graph_of_text(const ExportPlan& plan) {
 }
 
 Result<ExportPlan> plan_export(const ExportOptions& options) {
-  HEXLM_ASSIGN(ExportSource source, open_export_source(options.checkpoint, options.adapters));
+  HEXLM_ASSIGN(ExportSource source, open_export_source(options.checkpoint, options.adapters, options.rotate));
   HEXLM_ASSIGN(const CodecChoice choice, choose_codecs(options, source.config.text.tied_embeddings));
   ExportPlan plan;
   plan.tensors.reserve(source.parameters.size());

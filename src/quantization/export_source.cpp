@@ -75,15 +75,15 @@ Status check_tokenizer(const std::string& folder, const SourceModel& model) {
 
 }  // namespace
 
-Result<ExportSource> open_export_source(const std::string& folder,
-                                        const std::vector<AdapterChoice>& adapters) {
+Result<ExportSource> open_export_source(const std::string& folder, const std::vector<AdapterChoice>& adapters,
+                                        bool rotate) {
   if (Package::is_package(folder)) {
     return fail(ErrorCode::bad_input,
                 fmt::format("{}: is a package already, expected a Hugging Face checkpoint", folder),
                 "export from the checkpoint that it was made from; `run` takes the package as it is");
   }
   ExportSource source;
-  HEXLM_ASSIGN(SourceModel model, open_source_model(folder, adapters));
+  HEXLM_ASSIGN(SourceModel model, open_source_model(folder, adapters, rotate));
   const std::string config_path = is_gguf_path(folder) ? folder : folder + "/config.json";
   HEXLM_TRY(resolve_vision(model.config, model.weights->contains(tower_weight), config_path));
   HEXLM_TRY(check_tokenizer(folder, model));

@@ -25,6 +25,6 @@ struct ExportSource {
 /// shape (file, tensor, both shapes) and for a tokenizer with more ids than the embedding has rows (both
 /// numbers); unsupported for another dtype and for a tensor that the architecture does not define.
 Result<ExportSource> open_export_source(const std::string& folder,
-                                        const std::vector<AdapterChoice>& adapters = {});
+                                        const std::vector<AdapterChoice>& adapters = {}, bool rotate = false);
 
 }  // namespace hexlm

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <memory>
 #include <span>
 
@@ -16,9 +16,9 @@ class PreparedGraph {
   virtual ~PreparedGraph() = default;
   /// Inputs that `run` takes.
   virtual size_t input_count() const = 0;
-  /// Runs one whole sequence of `tokens` tokens from an empty state. Inputs and outputs in the graph's order,
-  /// sizes as its shapes say with T = R = tokens. Errors: those of the backend.
-  virtual Status run(int64_t tokens, std::span<const void* const> inputs,
+  /// Runs one whole sample from an empty state. Inputs and outputs in the graph's order, sizes as its shapes
+  /// say with `symbols`. Errors: those of the backend.
+  virtual Status run(const SymbolValues& symbols, std::span<const void* const> inputs,
                      std::span<float* const> outputs) = 0;
 };
 
@@ -27,10 +27,10 @@ class PreparedGraph {
 class GraphRunner {
  public:
   virtual ~GraphRunner() = default;
-  /// Prepares a graph for sequences of at most `most_tokens`. Errors: those of the backend.
+  /// Prepares a graph for samples of at most these sizes. Errors: those of the backend.
   virtual Result<std::unique_ptr<PreparedGraph>> prepare(std::shared_ptr<const Graph> graph,
                                                          std::shared_ptr<const WeightSource> weights,
-                                                         int64_t most_tokens) const = 0;
+                                                         const SymbolValues& most) const = 0;
 };
 
 }  // namespace hexlm

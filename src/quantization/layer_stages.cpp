@@ -20,7 +20,7 @@ void add_linear(std::vector<Stage>& stages, const Node& node) {
   if (found != stages.end()) {
     found->linears.push_back(&node);
   } else {
-    stages.push_back({node.inputs[0], {&node}, {}, true});
+    stages.push_back({node.inputs[0], {&node}, {}, true, false});
   }
 }
 
@@ -34,6 +34,32 @@ void find_companions(const Graph& graph, Stage& stage) {
       stage.only_linears = false;
     }
   }
+}
+
+/// The stages among the nodes that compute `to` from `from`.
+Half find_half(const Graph& graph, ValueId from, ValueId to, const WantedWeight& wanted) {
+  Half half{from, to, {}, false};
+  std::vector<bool> needed(graph.values().size(), false);
+  const auto mark = [&](ValueId id) { needed[static_cast<size_t>(id.index)] = true; };
+  mark(to);
+  std::vector<const Node*> nodes;
+  for (auto node = graph.nodes().rbegin(); node != graph.nodes().rend(); ++node) {
+    if (!needed[static_cast<size_t>(node->output.index)] || node->output == from) continue;
+    nodes.push_back(&*node);
+    for (const ValueId id : node->inputs) mark(id);
+  }
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (std::holds_alternative<op::Linear>((*node)->op) && wanted(graph.parameter((*node)->parameters[0]))) {
+      add_linear(half.stages, **node);
+    }
+  }
+  for (Stage& stage : half.stages) find_companions(graph, stage);
+  const Node& sum = graph.nodes()[static_cast<size_t>(graph.value(to).producer.index)];
+  if (!half.stages.empty() && half.stages.back().linears.size() == 1 &&
+      std::holds_alternative<op::Add>(sum.op)) {
+    half.stages.back().ends_half = sum.inputs[1] == half.stages.back().linears[0]->output;
+  }
+  return half;
 }
 
 }  // namespace
@@ -54,6 +80,10 @@ std::optional<FoldTarget> find_fold_target(const Graph& graph, const Stage& stag
   if (const auto* norm = std::get_if<op::RmsNorm>(&maker->op)) {
     return FoldTarget{{graph.parameter(maker->parameters[0]).name}, norm->weight_offset};
   }
+  if (std::holds_alternative<op::LayerNorm>(maker->op)) {
+    return FoldTarget{
+        {graph.parameter(maker->parameters[0]).name, graph.parameter(maker->parameters[1]).name}, 0};
+  }
   if (std::holds_alternative<op::SiluMultiply>(maker->op)) return rows_of(producer(maker->inputs[1]));
   // The gate of gated attention multiplies elements, so that the output stays linear in the values.
   if (std::holds_alternative<op::SigmoidMultiply>(maker->op)) maker = producer(maker->inputs[0]);
@@ -63,22 +93,48 @@ std::optional<FoldTarget> find_fold_target(const Graph& graph, const Stage& stag
   return heads == nullptr ? std::nullopt : rows_of(producer(heads->inputs[0]));
 }
 
-Result<LayerStages> find_stages(const Graph& graph, int64_t layer,
-                                const std::function<bool(const Parameter&)>& wanted) {
-  const std::string prefix = fmt::format("layers.{}.", layer);
-  LayerStages stages;
-  stages.input = graph.hidden()[static_cast<size_t>(layer)];
-  HEXLM_ASSIGN(stages.middle, find_value(graph, prefix + "mixer_residual"));
-  HEXLM_ASSIGN(stages.output, find_value(graph, prefix + "mlp_residual"));
-  for (const Node& node : graph.nodes()) {
-    if (!node.name.starts_with(prefix) || !std::holds_alternative<op::Linear>(node.op)) continue;
-    if (!wanted(graph.parameter(node.parameters[0]))) continue;
-    add_linear(node.output.index < stages.middle.index ? stages.mixer : stages.mlp, node);
+Result<std::vector<WalkLayer>> decoder_layers(const Graph& graph, const WantedWeight& wanted) {
+  std::vector<WalkLayer> layers;
+  // The last hidden value is what the final norm makes.
+  for (size_t i = 0; i + 1 < graph.hidden().size(); ++i) {
+    WalkLayer layer;
+    layer.name = fmt::format("layers.{}", i);
+    HEXLM_ASSIGN(const ValueId middle, find_value(graph, layer.name + ".mixer_residual"));
+    HEXLM_ASSIGN(const ValueId output, find_value(graph, layer.name + ".mlp_residual"));
+    layer.halves.push_back(find_half(graph, graph.hidden()[i], middle, wanted));
+    layer.halves.push_back(find_half(graph, middle, output, wanted));
+    // Images may add to the hidden state between two layers.
+    const bool last = i + 2 == graph.hidden().size();
+    if (!last && !(graph.hidden()[i + 1] == output)) layer.next = graph.hidden()[i + 1];
+    layers.push_back(std::move(layer));
   }
-  for (std::vector<Stage>* half : {&stages.mixer, &stages.mlp}) {
-    for (Stage& stage : *half) find_companions(graph, stage);
+  return layers;
+}
+
+Result<std::vector<WalkLayer>> tower_layers(const Graph& graph, const VisionConfig& config,
+                                            const WantedWeight& wanted) {
+  std::vector<WalkLayer> layers;
+  ValueId output;
+  for (size_t i = 0; i < graph.hidden().size(); ++i) {
+    WalkLayer layer;
+    layer.name = fmt::format("visual.blocks.{}", i);
+    HEXLM_ASSIGN(const ValueId middle, find_value(graph, layer.name + ".attn_residual"));
+    HEXLM_ASSIGN(output, find_value(graph, layer.name + ".mlp_residual"));
+    layer.halves.push_back(find_half(graph, graph.hidden()[i], middle, wanted));
+    layer.halves.push_back(find_half(graph, middle, output, wanted));
+    for (size_t level = 0; level < config.deepstack_blocks.size(); ++level) {
+      if (config.deepstack_blocks[level] != static_cast<int64_t>(i)) continue;
+      layer.halves.push_back(find_half(graph, output, graph.outputs()[level + 1], wanted));
+      layer.halves.back().leaves = true;
+    }
+    layers.push_back(std::move(layer));
   }
-  return stages;
+  WalkLayer merger;
+  merger.name = "visual.merger";
+  merger.halves.push_back(find_half(graph, output, graph.outputs()[0], wanted));
+  merger.halves.back().leaves = true;
+  layers.push_back(std::move(merger));
+  return layers;
 }
 
 }  // namespace hexlm

@@ -7,32 +7,44 @@
 
 #include "base/error.hpp"
 #include "graph/graph.hpp"
+#include "models/vision_config.hpp"
 
 namespace hexlm {
 
-/// The linears of a decoder layer that read one value, in the order in which they are quantized: each stage's
-/// inputs depend on the stages before it (spec D.5, "true_sequential").
+/// The linears of one half of a layer that read one value, in the order in which they are quantized: each
+/// stage's inputs depend on the stages before it (spec D.5, "true_sequential").
 struct Stage {
   ValueId input;
   std::vector<const Node*> linears;     ///< those to quantize
   std::vector<const Node*> companions;  ///< other linears that read it
   bool only_linears = true;             ///< nothing else reads it
+  bool ends_half = false;               ///< its one linear makes what the half adds to the residual stream
 };
 
-/// A decoder layer as calibration walks it: from its input over the middle residual (mixer added) to its
-/// output.
-struct LayerStages {
-  ValueId input;
-  ValueId middle;
-  ValueId output;
-  std::vector<Stage> mixer;  ///< computed from `input`
-  std::vector<Stage> mlp;    ///< computed from `middle`
+/// A piece of a layer between two points of the residual stream.
+struct Half {
+  ValueId from;
+  ValueId to;
+  std::vector<Stage> stages;
+  bool leaves = false;  ///< `to` is an output: what comes next starts at `from` again
 };
 
-/// `wanted` says which weights are to be quantized. Errors: unsupported for a graph whose layers are not
-/// built of a mixer and an MLP around residuals.
-Result<LayerStages> find_stages(const Graph& graph, int64_t layer,
-                                const std::function<bool(const Parameter&)>& wanted);
+/// What calibration walks at a time: a mixer and an MLP around residuals, or the end of a vision tower.
+struct WalkLayer {
+  std::string name;
+  std::vector<Half> halves;
+  /// Where the next layer starts, when that is not where the last half ends.
+  std::optional<ValueId> next;
+};
+
+/// Says which weights are to be quantized.
+using WantedWeight = std::function<bool(const Parameter&)>;
+/// The layers of a text graph. Errors, here and below: unsupported for a graph whose layers are not built of
+/// two halves around residuals.
+Result<std::vector<WalkLayer>> decoder_layers(const Graph& graph, const WantedWeight& wanted);
+/// The blocks and mergers of a vision tower's graph.
+Result<std::vector<WalkLayer>> tower_layers(const Graph& graph, const VisionConfig& config,
+                                            const WantedWeight& wanted);
 
 /// Where 1 / s goes when the columns of a stage's linears are multiplied by s (spec D.4).
 struct FoldTarget {

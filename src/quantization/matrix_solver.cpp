@@ -395,10 +395,12 @@ bool correct_drift(InputMoments& moments, double damping, std::span<float> weigh
     system[static_cast<size_t>(i * (n + 1))] += damping * trace / static_cast<double>(n);
   }
   for (size_t i = 0; i < moments.cross.size(); ++i) moments.cross[i] -= moments.gram[i];
-  const bool solved = dense_kernels().add_correction(system.data(), moments.cross.data(), n, weights.data(),
-                                                     static_cast<int64_t>(weights.size()) / n);
-  moments.cross.clear();
-  moments.cross.shrink_to_fit();
+  const double* residual = moments.residual.empty() ? nullptr : moments.residual.data();
+  const bool solved =
+      dense_kernels().add_correction(system.data(), moments.cross.data(), residual, n, weights.data(),
+                                     static_cast<int64_t>(weights.size()) / n);
+  moments.cross = {};
+  moments.residual = {};
   return solved;
 }
 

@@ -67,10 +67,11 @@ SolvedMatrix solve_rows(std::span<const float> weights, int64_t rows, int64_t co
                         const float* hessian, ThreadPool& pool, const RowChoice& choose);
 
 /// Moves `weights` [rows, columns], which read x in the quantized model, to where their outputs come nearest
-/// to those of the original weights reading f in the float model: W + W (E[f xᵀ] − H) (H + damping · mean
-/// diagonal)⁻¹. Damping keeps the weights near where they were in directions that calibration hardly saw.
-/// Consumes the moments' cross products. False when there is nothing to correct with (the system is
-/// singular).
+/// to those of the original weights reading f in the float model, plus what the residual stream that they add
+/// to lacks: W + (W (E[f xᵀ] − H) + E[d xᵀ]) (H + damping · mean diagonal)⁻¹. Damping keeps the weights near
+/// where they were in directions that calibration hardly saw. Consumes the moments' cross and residual
+/// products (residual ones, when there are any, are of exactly these rows). False when there is nothing to
+/// correct with (the system is singular).
 bool correct_drift(InputMoments& moments, double damping, std::span<float> weights);
 
 }  // namespace hexlm

@@ -7,6 +7,7 @@
 #include "quantization/gguf_source.hpp"
 #include "quantization/imported_weights.hpp"
 #include "quantization/quantization_scheme.hpp"
+#include "quantization/rotated_weights.hpp"
 
 namespace hexlm {
 
@@ -61,10 +62,14 @@ Result<SourceModel> open_folder(const std::string& path) {
 
 }  // namespace
 
-Result<SourceModel> open_source_model(const std::string& path, const std::vector<AdapterChoice>& adapters) {
+Result<SourceModel> open_source_model(const std::string& path, const std::vector<AdapterChoice>& adapters,
+                                      bool rotate) {
   HEXLM_ASSIGN(SourceModel model, is_gguf_path(path) ? open_gguf(path) : open_folder(path));
   apply_checkpoint_facts(model.config, model.weights->contains("lm_head.weight"));
   HEXLM_ASSIGN(model.weights, apply_adapters(std::move(model.weights), adapters, model.config));
+  if (rotate) {
+    HEXLM_ASSIGN(model.weights, RotatedWeights::create(std::move(model.weights), model.config));
+  }
   return model;
 }
 

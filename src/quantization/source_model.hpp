@@ -22,8 +22,10 @@ struct SourceModel {
 };
 
 /// Opens a Hugging Face checkpoint folder, float or quantized (ImportedWeights), or a .gguf file, and merges
-/// `adapters` into it. Errors: those of parse_model_config, CheckpointWeights::open,
-/// ImportedWeights::create, GgufWeights::create, gguf_companions and AdaptedWeights::create.
-Result<SourceModel> open_source_model(const std::string& path, const std::vector<AdapterChoice>& adapters);
+/// `adapters` into it; with `rotate` its residual stream is turned (RotatedWeights). Errors: those of
+/// parse_model_config, CheckpointWeights::open, ImportedWeights::create, GgufWeights::create,
+/// gguf_companions, AdaptedWeights::create and RotatedWeights::create.
+Result<SourceModel> open_source_model(const std::string& path, const std::vector<AdapterChoice>& adapters,
+                                      bool rotate = false);
 
 }  // namespace hexlm

@@ -1,5 +1,7 @@
 #include "runtime/calibration_runner.hpp"
 
+#include <algorithm>
+
 #include "backends/backend.hpp"
 #include "base/progress.hpp"
 
@@ -14,18 +16,19 @@ class BackendGraph : public PreparedGraph {
     HEXLM_ASSIGN(const auto backend, make_backend("cpu"));
     const size_t inputs = graph->inputs().size();
     auto prepared = std::make_unique<BackendGraph>();
-    HEXLM_ASSIGN(prepared->plan_, backend->compile(std::move(graph), std::move(weights), options));
     prepared->inputs_ = inputs;
+    HEXLM_ASSIGN(prepared->plan_, backend->compile(std::move(graph), std::move(weights), options));
     HEXLM_ASSIGN(prepared->state_, prepared->plan_->create_state());
     return prepared;
   }
 
   size_t input_count() const override { return inputs_; }
 
-  Status run(int64_t tokens, std::span<const void* const> inputs, std::span<float* const> outputs) override {
+  Status run(const SymbolValues& symbols, std::span<const void* const> inputs,
+             std::span<float* const> outputs) override {
     if (interrupted()) return fail(ErrorCode::interrupted, "interrupted");
     state_->reset();
-    return plan_->run({{tokens, tokens, 0}, inputs, outputs, nullptr}, *state_);
+    return plan_->run({symbols, inputs, outputs, nullptr}, *state_);
   }
 
  private:
@@ -40,13 +43,14 @@ class BackendRunner : public GraphRunner {
 
   Result<std::unique_ptr<PreparedGraph>> prepare(std::shared_ptr<const Graph> graph,
                                                  std::shared_ptr<const WeightSource> weights,
-                                                 int64_t most_tokens) const override {
+                                                 const SymbolValues& most) const override {
     PlanOptions options;
     options.threads = threads_;
     options.precision = Precision::high;
-    options.max_tokens = most_tokens;
-    options.max_rows = most_tokens;
-    options.context = most_tokens;
+    options.max_tokens = std::max<int64_t>(1, most.tokens);
+    options.max_rows = std::max<int64_t>(1, most.rows);
+    options.max_patches = most.patches;
+    options.context = options.max_tokens;
     return BackendGraph::create(std::move(graph), std::move(weights), options);
   }
 

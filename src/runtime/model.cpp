@@ -126,7 +126,7 @@ Status Model::open_package(const ModelOpenOptions& options) {
 }
 
 Status Model::open_checkpoint(const ModelOpenOptions& options) {
-  HEXLM_ASSIGN(SourceModel source, open_source_model(folder_, options.merged_adapters));
+  HEXLM_ASSIGN(SourceModel source, open_source_model(folder_, options.merged_adapters, options.rotated));
   weights_ = std::move(source.weights);
   files_ = std::move(source.files);
   config_ = std::move(source.config);

@@ -42,6 +42,7 @@ struct ModelOpenOptions {
   int threads = 1;
   bool verify = true;  ///< check every tensor's checksum (packages) or for NaN (checkpoints)
   std::vector<AdapterChoice> merged_adapters;  ///< merged into a checkpoint while its weights are read
+  bool rotated = false;  ///< a checkpoint's residual stream is turned, see RotatedWeights
 };
 
 /// An opened model, a package or Hugging Face checkpoint folder or a .gguf file: configuration, graph,

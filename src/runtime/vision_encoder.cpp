@@ -12,7 +12,7 @@
 #include "base/mapped_file.hpp"
 #include "base/progress.hpp"
 #include "runtime/session.hpp"
-#include "vision/tower_inputs.hpp"
+#include "vision/tower_feed.hpp"
 
 namespace hexlm {
 namespace {
@@ -58,38 +58,9 @@ Result<PreprocessorConfig> find_preprocessor(const std::string& folder) {
               "take it from the checkpoint");
 }
 
-/// begin and end of each row's segment, from the segments' ends.
-std::vector<int32_t> row_ranges(const std::vector<int32_t>& ends) {
-  const size_t rows = ends.empty() ? 0 : static_cast<size_t>(ends.back());
-  std::vector<int32_t> ranges(2 * rows);
-  int32_t begin = 0;
-  for (const int32_t end : ends) {
-    std::fill(ranges.begin() + begin, ranges.begin() + end, begin);
-    std::fill(ranges.begin() + static_cast<std::ptrdiff_t>(rows) + begin,
-              ranges.begin() + static_cast<std::ptrdiff_t>(rows) + end, end);
-    begin = end;
-  }
-  return ranges;
-}
-
-/// Rows of `width` floats, in groups of `group`, as `order` lists the groups.
-std::vector<float> reorder(const std::vector<float>& rows, int64_t width, int64_t group,
-                           const std::vector<int32_t>& order) {
-  std::vector<float> ordered;
-  ordered.reserve(rows.size());
-  const int64_t elements = width * group;
-  for (const int32_t cell : order) {
-    const auto from = rows.begin() + cell * elements;
-    ordered.insert(ordered.end(), from, from + elements);
-  }
-  return ordered;
-}
-
-template <class T, size_t N>
-std::vector<T> concatenate(const std::array<std::vector<T>, N>& parts) {
-  std::vector<T> all;
-  for (const std::vector<T>& part : parts) all.insert(all.end(), part.begin(), part.end());
-  return all;
+TowerShape shape_of(const VisionConfig& config) {
+  return {static_cast<int>(config.merge_size), static_cast<int>(config.head_dim()), config.rope_theta,
+          static_cast<int>(config.position_side), static_cast<int>(config.window_cells)};
 }
 
 uint64_t bytes_of(const ImageFeatures& image) {
@@ -97,48 +68,6 @@ uint64_t bytes_of(const ImageFeatures& image) {
 }
 
 }  // namespace
-
-/// What a tower takes beside pixels; see build_vision_graph.
-struct VisionEncoder::Inputs {
-  RotaryTable rotary;
-  std::vector<int32_t> frame_ranges;
-  std::vector<int32_t> window_ranges;
-  std::vector<int32_t> tap_index;
-  std::vector<float> tap_weight;
-  WindowOrder windows;
-
-  Inputs(const VisionConfig& config, const ImageGrid& image) {
-    const std::vector<ImageGrid> grids = {image};
-    const auto merge = static_cast<int>(config.merge_size);
-    rotary = patch_rotary(grids, merge, static_cast<int>(config.head_dim()), config.rope_theta);
-    frame_ranges = row_ranges(frame_segments(grids));
-    if (config.position_side > 0) {
-      const PositionTaps taps = position_taps(grids, merge, static_cast<int>(config.position_side));
-      tap_index = concatenate(taps.index);
-      tap_weight = concatenate(taps.weight);
-    }
-    if (config.window_cells > 0) {
-      windows = window_order(grids, merge, static_cast<int>(config.window_cells));
-      window_ranges = row_ranges(windows.segments);
-      const int64_t half = config.head_dim() / 2;
-      rotary.cosine = reorder(rotary.cosine, half, config.merged_patches(), windows.cells);
-      rotary.sine = reorder(rotary.sine, half, config.merged_patches(), windows.cells);
-    }
-  }
-
-  const void* find(std::string_view name, const PreparedImage& image) const {
-    if (name == "pixel_values") return image.pixel_values.data();
-    if (name == "cosine") return rotary.cosine.data();
-    if (name == "sine") return rotary.sine.data();
-    if (name == "frame_ranges") return frame_ranges.data();
-    if (name == "window_ranges") return window_ranges.data();
-    if (name == "window_cells") return windows.cells.data();
-    if (name == "cell_positions") return windows.position.data();
-    if (name == "tap_index") return tap_index.data();
-    if (name == "tap_weight") return tap_weight.data();
-    return nullptr;
-  }
-};
 
 VisionEncoder::VisionEncoder(std::shared_ptr<const Model> model, const VisionOptions& options)
     : model_(std::move(model)), options_(options) {}
@@ -256,7 +185,7 @@ Result<std::shared_ptr<const ImageFeatures>> VisionEncoder::encode_prepared(cons
   HEXLM_TRY(prepare_plan(features->tokens));
 
   const Stopwatch watch(timings_.tower_s);
-  const Inputs given(config, grid);
+  const TowerFeed given(shape_of(config), grid);
   const Graph& graph = *model_->vision_graph();
   std::vector<const void*> inputs;
   for (const ValueId id : graph.inputs()) inputs.push_back(given.find(graph.value(id).name, image));

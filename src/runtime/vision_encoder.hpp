@@ -74,7 +74,6 @@ class VisionEncoder {
   uint64_t arena_bytes() const;
 
  private:
-  struct Inputs;
   VisionEncoder(std::shared_ptr<const Model> model, const VisionOptions& options);
   Status prepare_plan(int64_t cells);
   Status check_weights();

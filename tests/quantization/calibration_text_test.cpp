@@ -1,5 +1,7 @@
 #include "quantization/calibration_text.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
@@ -21,8 +23,9 @@ class CalibrationText : public testing::Test {
 
   Result<CalibrationSet> load(std::vector<std::string> files, int64_t samples = 24, uint64_t seed = 0,
                               int64_t tokens = 64) {
-    return load_calibration({std::move(files), samples, tokens, seed},
-                            {&tokenizer_, &template_, Json::object()});
+    return load_calibration(
+        {std::move(files), samples, tokens, seed},
+        {&tokenizer_, &template_, Json::object(), vision_ ? &preprocessor_ : nullptr, image_token_});
   }
   Result<CalibrationSet> load_content(const std::string& name, const std::string& content) {
     write_test_file(folder_.file(name), content);
@@ -32,6 +35,10 @@ class CalibrationText : public testing::Test {
   TemporaryFolder folder_;
   Tokenizer tokenizer_;
   ChatTemplate template_;
+  PreprocessorConfig preprocessor_ =
+      *load_preprocessor_config(test_data("models/tiny-vl/preprocessor_config.json"));
+  int32_t image_token_ = 6140;
+  bool vision_ = true;
 };
 
 const std::string english = test_data("text/calibration_en.txt");
@@ -100,6 +107,50 @@ TEST_F(CalibrationText, ReadsTheFormsOfTrainingData) {
   EXPECT_THAT(text, HasSubstr("<|im_start|>user\nSay hi\nto Tom<|im_end|>"));
   EXPECT_THAT(text, HasSubstr("Hi Tom"));
   EXPECT_THAT(text, HasSubstr("Why?"));
+}
+
+TEST_F(CalibrationText, ShowsImagesInTheirPlaces) {
+  std::filesystem::copy_file(test_data("images/made/mode_rgb.png"), folder_.file("a.png"));
+  std::filesystem::copy_file(test_data("images/made/lossy.webp"), folder_.file("b.webp"));
+  const std::string content =
+      R"({"messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What is it?"}]},)"
+      R"( {"role": "assistant", "content": "A square."}], "images": ["a.png"]})"
+      "\n"
+      R"({"messages": [{"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "image", "image": "b.webp"}]}]})"
+      "\n{\"text\": \"plain words about something\"}\n";
+  const auto set = load_content("images.jsonl", content);
+  ASSERT_TRUE(set) << set.error().message;
+  ASSERT_EQ(set->sequences.size(), 3U);
+  EXPECT_EQ(set->images.size(), 2U);  // one of them is shown twice
+  EXPECT_EQ(set->texts().size(), 1U);
+  EXPECT_TRUE(set->has_images());
+  for (size_t i = 0; i < 3; ++i) {
+    int64_t tokens = 0;
+    for (const size_t image : set->images_of(i))
+      tokens += set->images[image].grid.tokens(preprocessor_.merge_size);
+    EXPECT_EQ(std::count(set->sequences[i].begin(), set->sequences[i].end(), image_token_), tokens) << i;
+  }
+  vision_ = false;
+  EXPECT_THAT(load_content("images.jsonl", content).error().message, HasSubstr("the model sees no images"));
+}
+
+TEST_F(CalibrationText, NamesWhatIsWrongWithImages) {
+  EXPECT_THAT(load_content("x.jsonl", R"({"messages": [{"role": "user", "content": [{"type": "image"}]}]})")
+                  .error()
+                  .message,
+              HasSubstr("its image 1 names no file"));
+  const auto with = [&](const std::string& list) {
+    return load_content(
+               "y.jsonl",
+               R"({"messages": [{"role": "user", "content": [{"type": "image"}]}], "images": )" + list + "}")
+        .error()
+        .message;
+  };
+  EXPECT_THAT(with("[\"none.png\"]"), HasSubstr("none.png"));
+  EXPECT_THAT(with("[\"a.png\", \"b.png\"]"), HasSubstr("2 files in \"images\", 1 parts"));
+  EXPECT_THAT(with("3"), HasSubstr("is no list of files"));
+  write_test_file(folder_.file("broken.png"), "\x89PNG....");
+  EXPECT_THAT(with("[\"broken.png\"]"), HasSubstr("broken.png"));
 }
 
 TEST_F(CalibrationText, RefusesWhatIsNoText) {

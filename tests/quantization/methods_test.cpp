@@ -127,7 +127,7 @@ std::vector<float> correlated_inputs(int64_t tokens, uint32_t seed) {
 InputMoments moments_of(const std::vector<float>& x, int threads = 1) {
   ThreadPool pool(threads);
   MomentSums sums(test_columns, false);
-  sums.add(x.data(), nullptr, static_cast<int64_t>(x.size()) / test_columns, pool);
+  sums.add({static_cast<int64_t>(x.size()) / test_columns, x.data()}, pool);
   auto moments = std::move(sums).finish("layers.0.test");
   EXPECT_TRUE(moments) << moments.error().message;
   return *std::move(moments);
@@ -150,12 +150,12 @@ TEST(Moments, RefuseWhatNoHessianCanBeMadeOf) {
   ThreadPool pool(1);
   std::vector<float> x(static_cast<size_t>(2 * test_columns), 0.0F);
   MomentSums zero(test_columns, false);
-  zero.add(x.data(), nullptr, 2, pool);
+  zero.add({2, x.data()}, pool);
   EXPECT_THAT(std::move(zero).finish("layers.4.q_proj").error().message,
               HasSubstr("layers.4.q_proj: its inputs are all zero"));
   x[5] = NAN;
   MomentSums broken(test_columns, false);
-  broken.add(x.data(), nullptr, 2, pool);
+  broken.add({2, x.data()}, pool);
   EXPECT_THAT(std::move(broken).finish("a").error().message, HasSubstr("not finite"));
   EXPECT_THAT(MomentSums(test_columns, false).finish("a").error().message,
               HasSubstr("no calibration tokens"));
@@ -226,13 +226,67 @@ TEST(Drift, IsCorrectedInTheDirectionOfTheFloatInputs) {
   for (float& value : x) value *= 0.8F;
   ThreadPool pool(2);
   MomentSums sums(test_columns, true);
-  sums.add(x.data(), f.data(), 500, pool);
+  sums.add({500, x.data(), f.data()}, pool);
   auto moments = std::move(sums).finish("a");
   ASSERT_TRUE(moments);
   const std::vector<float> weights = random_weights(test_rows * test_columns, 14);
   std::vector<float> corrected = weights;
   ASSERT_TRUE(correct_drift(*moments, 1e-6, corrected));
   for (size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(corrected[i], weights[i] / 0.8F, 2e-3F);
+}
+
+TEST(Drift, TakesOverWhatTheResidualStreamLacks) {
+  // The stream lacks D x: the best weights are W + D.
+  const std::vector<float> x = correlated_inputs(500, 20);
+  const std::vector<float> lacking = random_weights(test_rows * test_columns, 21);
+  std::vector<float> lag(static_cast<size_t>(500 * test_rows));
+  for (int64_t t = 0; t < 500; ++t) {
+    for (int64_t o = 0; o < test_rows; ++o) {
+      float sum = 0;
+      for (int64_t c = 0; c < test_columns; ++c) {
+        sum +=
+            lacking[static_cast<size_t>(o * test_columns + c)] * x[static_cast<size_t>(t * test_columns + c)];
+      }
+      lag[static_cast<size_t>(t * test_rows + o)] = sum;
+    }
+  }
+  std::vector<float> factors(500, 1.0F);
+  for (size_t t = 0; t < factors.size(); ++t) factors[t] = t % 3 == 0 ? 2.0F : 0.5F;
+  ThreadPool pool(2);
+  MomentSums sums(test_columns, true, test_rows);
+  sums.add({500, x.data(), x.data(), lag.data(), factors.data()}, pool);
+  auto moments = std::move(sums).finish("a");
+  ASSERT_TRUE(moments);
+  const std::vector<float> weights = random_weights(test_rows * test_columns, 22);
+  std::vector<float> corrected = weights;
+  ASSERT_TRUE(correct_drift(*moments, 1e-7, corrected));
+  for (size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(corrected[i], weights[i] + lacking[i], 2e-3F);
+}
+
+TEST(Moments, TokensCountByTheSquareOfTheirFactors) {
+  std::vector<float> x(static_cast<size_t>(2 * test_columns), 0.0F);
+  x[3] = 2;
+  x[test_columns + 3] = 5;
+  const std::vector<float> factors = {3, 0.5F};
+  ThreadPool pool(1);
+  MomentSums sums(test_columns, false);
+  sums.add({2, x.data(), nullptr, nullptr, factors.data()}, pool);
+  const auto moments = std::move(sums).finish("a");
+  ASSERT_TRUE(moments);
+  EXPECT_FLOAT_EQ(static_cast<float>(moments->gram[3 * test_columns + 3]), (36 + 6.25F) / 2);
+  EXPECT_EQ(moments->half_max[0], 5);  // ranges are those of the activations themselves
+  EXPECT_FLOAT_EQ(static_cast<float>(moments->mean_abs[3]), 3.5F);
+}
+
+TEST(MatrixSolver, TakesAShorterLastGroup) {
+  const std::vector<float> weights = random_weights(test_rows * test_columns, 23);
+  for (const char* spec : {"w4g64", "w4g64a", "w4g64s6"}) {
+    const Codec codec = *parse_codec(spec);
+    ASSERT_NE(test_columns % codec.group, 0);
+    const SolvedMatrix solved = solve(moments_of(correlated_inputs(300, 24)), weights, codec, 4);
+    EXPECT_LT(solved.output_error, 0.08) << spec;
+    EXPECT_GT(solved.output_error, 0) << spec;
+  }
 }
 
 TEST(Awq, ScalesUpTheColumnsThatCarryTheActivations) {

@@ -1,3 +1,5 @@
+#include "quantization/calibrated_export.hpp"
+
 #include <cmath>
 #include <filesystem>
 #include <gmock/gmock.h>
@@ -137,6 +139,50 @@ TEST_F(CalibratedExport, LayersOfOtherSettingsAreNotUsed) {
   const Status refused = write(options);
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().message, HasSubstr("letter.txt"));
+}
+
+TEST_F(CalibratedExport, SavedStatisticsGiveTheSameWeights) {
+  samples_ = 3;
+  for (const Method method : {Method::best, Method::awq}) {
+    ExportOptions first = options_for(std::string("first") + std::string(to_string(method)), method, "w4g64");
+    first.save_statistics = folder_.file(std::string(to_string(method)) + ".safetensors");
+    const Status saved = write(first);
+    ASSERT_TRUE(saved) << saved.error().message;
+    ExportOptions again = options_for(std::string("again") + std::string(to_string(method)), method, "w4g64");
+    again.statistics = first.save_statistics;
+    again.calibration = *read_saved_set(again.statistics);
+    EXPECT_TRUE(again.calibration->sequences.empty());
+    const Status status = write(again);
+    ASSERT_TRUE(status) << status.error().message;
+    for (const char* file : {"/weights.safetensors", "/manifest.json"}) {
+      EXPECT_EQ(read_test_file(first.package + file), read_test_file(again.package + file)) << file;
+    }
+  }
+}
+
+TEST_F(CalibratedExport, StatisticsOfSomethingElseAreRefused) {
+  samples_ = 1;
+  ExportOptions first = options_for("first", Method::gptq, "w4g64");
+  first.save_statistics = folder_.file("s.safetensors");
+  ASSERT_TRUE(write(first));
+  const auto refused = [&](Method method, const char* codec, bool other_text) {
+    ExportOptions options = options_for("other", method, codec);
+    options.statistics = first.save_statistics;
+    if (!other_text) options.calibration = *read_saved_set(options.statistics);
+    if (other_text) options.calibration->hash ^= 1;
+    const Status status = write(options);
+    return status ? std::string() : status.error().message;
+  };
+  EXPECT_THAT(refused(Method::gptq, "w4g32", false), HasSubstr("another codecs"));
+  EXPECT_THAT(refused(Method::best, "w4g64", false), HasSubstr("another method"));
+  EXPECT_THAT(refused(Method::gptq, "w4g64", true), HasSubstr("another calibration"));
+  std::string bytes = read_test_file(first.save_statistics);
+  bytes[bytes.size() / 2] ^= 1;
+  write_test_file(first.save_statistics, bytes);
+  EXPECT_THAT(refused(Method::gptq, "w4g64", false), HasSubstr("is damaged"));
+  bytes.resize(bytes.size() / 2);
+  write_test_file(first.save_statistics, bytes);
+  EXPECT_FALSE(read_saved_set(first.save_statistics));
 }
 
 TEST_F(CalibratedExport, NeedsCalibration) {

@@ -98,6 +98,38 @@ TEST(BisectVerb, VariesTheCacheType) {
   EXPECT_THAT(unknown.err, HasSubstr("--kv-cache must be one of f32, f16, int8"));
 }
 
+TEST(BisectVerb, VariesTheMethodAndTheVisionCodec) {
+  const std::string base =
+      "model=" + tiny_model() + ",quant=w3g64,calibration=" + test_data("text/calibration_en.txt") + ":" +
+      test_data("text/calibration_zh.txt") + ",calibration-samples=2,calibration-tokens=64";
+  const std::vector<std::string> input = {"--text", test_data("models/tiny-vl/eval/heldout.txt"), "--limit",
+                                          "512"};
+  const auto bisected = [&](const std::string& good, const std::string& bad) {
+    std::vector<std::string> command = {"bisect", base + good, base + bad, "--format", "json"};
+    command.insert(command.end(), input.begin(), input.end());
+    return run_hexlm(command);
+  };
+  const auto result = bisected(",method=gptq,vision=bf16", ",method=rtn,vision=w2");
+  ASSERT_EQ(result.code, 0) << result.err;
+  const Json json = result.json();
+  EXPECT_EQ(json["culprits"], Json::array({"method"})) << result.out;  // a text shows nothing of the tower
+  EXPECT_EQ(json["variables"].size(), 2U);
+  const auto without = run_hexlm({"bisect", "model=" + tiny_model() + ",quant=w4",
+                                  "model=" + tiny_model() + ",quant=w4,method=best", "--text", input[1]});
+  EXPECT_EQ(without.code, 2);
+  EXPECT_THAT(without.err, HasSubstr("the method best needs calibration text"));
+  EXPECT_EQ(bisected("", ",method=bets").code, 2);
+  EXPECT_EQ(bisected(",method=gptq", ",method=gptq,calibration-samples=x").code, 2);
+}
+
+TEST(BisectVerb, FindsTheVisionCodec) {
+  const auto result = run_hexlm(
+      {"bisect", "model=" + tiny_model() + ",vision=w8g128", "model=" + tiny_model() + ",vision=w2,chunk=100",
+       "--task", test_data("models/tiny-vl/eval/shapes.jsonl"), "--limit", "3", "--format", "json"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.json()["culprits"], Json::array({"vision"})) << result.out;
+}
+
 TEST(BisectVerb, ChecksConfigurationsFirst) {
   const std::string text = test_data("models/tiny-vl/eval/heldout.txt");
   const auto code = [&](const std::string& bad) {

@@ -12,6 +12,8 @@ namespace hexlm::tool {
 /// stderr what was taken from where and what is missing.
 Result<std::optional<CalibrationSet>> read_calibration(const Arguments& arguments,
                                                        const std::string& checkpoint);
+/// The same for settings that are known.
+Result<CalibrationSet> load_samples(CalibrationOptions options, const std::string& checkpoint, int threads);
 Json to_json(const CalibrationSet& set);
 
 }  // namespace hexlm::tool

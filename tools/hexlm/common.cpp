@@ -265,6 +265,13 @@ Result<std::vector<AdapterChoice>> read_adapters(const Arguments& arguments) {
 Status set_adapters(const Arguments& arguments, Session& session) {
   const Model& model = session.model();
   HEXLM_ASSIGN(const std::vector<AdapterChoice> adapters, read_adapters(arguments));
+  const bool rotated = model.is_package() && model.package()->manifest().provenance.contains("rotation");
+  if (rotated && !adapters.empty()) {
+    return fail(ErrorCode::unsupported,
+                fmt::format("{} was exported with --rotate: adapters of its checkpoint do not fit it",
+                            model.folder()),
+                "merge the adapter while exporting: `export --rotate --adapter DIR`");
+  }
   HEXLM_ASSIGN(std::vector<LowRankUpdate> updates,
                open_runtime_updates(adapters, *model.graph(), *model.weights()));
   return session.set_adapters(std::move(updates));

@@ -8,20 +8,27 @@
 
 #include "base/atomic_file.hpp"
 #include "base/text.hpp"
+#include "hexlm/calibration.hpp"
 #include "hexlm/common.hpp"
 #include "quantization/export.hpp"
+#include "runtime/calibration_runner.hpp"
 
 namespace hexlm::tool {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 4> export_keys = {"quant", "lm-head", "embedding", "method"};
+constexpr std::array<std::string_view, 9> export_keys = {
+    "quant",           "lm-head",     "embedding",           "vision",
+    "method",          "calibration", "calibration-samples", "calibration-tokens",
+    "calibration-seed"};
+/// Those that say what a codec may be: without any of them there is nothing to export.
+constexpr std::array<std::string_view, 4> codec_keys = {"quant", "lm-head", "embedding", "vision"};
 /// Flags of `eval` that say what is measured rather than how the model runs.
 constexpr std::array<std::string_view, 9> fixed_keys = {
     "task", "score", "limit", "against", "min-exact", "max-degenerate", "report", "format", "config"};
 /// What people will want to vary, and this version does not have.
-constexpr std::array<std::string_view, 2> future_keys = {"adapter", "vision"};
+constexpr std::array<std::string_view, 1> future_keys = {"adapter"};
 
 template <size_t N>
 bool is_in(const std::array<std::string_view, N>& list, std::string_view key) {
@@ -51,14 +58,29 @@ Status add_value(Configuration& configuration, std::string key, const std::strin
   return {};
 }
 
+/// A list, of calibration files, is written as in PATH.
+Result<std::string> text_of(const Json& value, const std::string& key, const std::string& origin) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number() || value.is_boolean()) return value.dump();
+  std::string joined;
+  for (const Json& part : value.is_array() ? value : Json::array()) {
+    if (!part.is_string()) {
+      return fail(ErrorCode::bad_input,
+                  fmt::format("{}: {} holds {}, expected strings", origin, key, part.type_name()));
+    }
+    joined += (joined.empty() ? "" : ":") + part.get<std::string>();
+  }
+  if (!joined.empty()) return joined;
+  return fail(ErrorCode::bad_input, fmt::format("{}: {} can't be {}", origin, key, value.type_name()));
+}
+
 Status add_json(Configuration& configuration, const Json& json, const std::string& origin) {
   if (!json.is_object())
     return fail(ErrorCode::bad_input,
                 fmt::format("{}: expected a JSON object, got {}", origin, json.type_name()));
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string() && !value.is_number() && !value.is_boolean())
-      return fail(ErrorCode::bad_input, fmt::format("{}: {} can't be {}", origin, key, value.type_name()));
-    HEXLM_TRY(add_value(configuration, key, value.is_string() ? value.get<std::string>() : value.dump()));
+    HEXLM_ASSIGN(const std::string text, text_of(value, key, origin));
+    HEXLM_TRY(add_value(configuration, key, text));
   }
   return {};
 }
@@ -70,6 +92,37 @@ Result<std::optional<Codec>> codec_in(const Configuration& configuration, const 
   return std::optional<Codec>(codec);
 }
 
+std::string setting(const Configuration& configuration, const char* key) {
+  const auto found = configuration.find(key);
+  return found == configuration.end() ? std::string() : found->second;
+}
+
+/// The samples that a calibrated method of a configuration looks at.
+Result<CalibrationSet> calibration_of(const Configuration& configuration, Method method, int threads) {
+  CalibrationOptions options;
+  const std::string files = setting(configuration, "calibration");
+  for (const std::string_view file : split(files, ':')) {
+    if (!file.empty()) options.files.emplace_back(file);
+  }
+  if (options.files.empty()) {
+    return fail(ErrorCode::usage, fmt::format("the method {} needs calibration text", to_string(method)),
+                "add calibration=FILE to the configuration; several files are joined with ':'");
+  }
+  for (const auto& [key, target] : {std::pair("calibration-samples", &options.samples),
+                                    std::pair("calibration-tokens", &options.tokens)}) {
+    const std::string text = setting(configuration, key);
+    if (!text.empty() && (!parse_integer(text, *target) || *target < 2))
+      return fail(ErrorCode::usage, fmt::format("{}: '{}' is no number above 1", key, text));
+  }
+  int64_t seed = 0;
+  if (const std::string text = setting(configuration, "calibration-seed"); !text.empty()) {
+    if (!parse_integer(text, seed) || seed < 0)
+      return fail(ErrorCode::usage, fmt::format("calibration-seed: '{}' is no number from 0", text));
+  }
+  options.seed = static_cast<uint64_t>(seed);
+  return load_samples(std::move(options), configuration.at("model"), threads);
+}
+
 Status export_configuration(const Configuration& configuration, const std::string& package, int threads) {
   ExportOptions options;
   options.checkpoint = configuration.at("model");
@@ -79,11 +132,18 @@ Status export_configuration(const Configuration& configuration, const std::strin
   HEXLM_ASSIGN(options.linear, codec_in(configuration, "quant"));
   HEXLM_ASSIGN(options.lm_head, codec_in(configuration, "lm-head"));
   HEXLM_ASSIGN(options.embedding, codec_in(configuration, "embedding"));
-  const auto method = configuration.find("method");
-  if (method != configuration.end() && method->second != "rtn")
-    return fail(ErrorCode::unsupported,
-                fmt::format("the method {} is not there yet, only rtn", method->second));
+  HEXLM_ASSIGN(options.vision, codec_in(configuration, "vision"));
+  if (const std::string method = setting(configuration, "method"); !method.empty()) {
+    HEXLM_ASSIGN(options.method, parse_method(method));
+  }
+  std::unique_ptr<GraphRunner> runner;
+  if (needs_calibration(options.method)) {
+    HEXLM_ASSIGN(options.calibration, calibration_of(configuration, options.method, threads));
+    runner = make_calibration_runner(threads);
+    options.runner = runner.get();
+  }
   if (!options.linear) options.linear = Codec{};
+  if (!options.vision) options.vision = Codec{};
   HEXLM_ASSIGN(ExportPlan plan, plan_export(options));
   const bool none = !options.lm_head && !options.embedding;
   if (!options.embedding && (none || !plan.config.text.tied_embeddings)) options.embedding = Codec{};
@@ -140,7 +200,7 @@ Result<std::string> PackageCache::folder_for(const Configuration& configuration,
   for (const std::string_view name : export_keys) {
     const auto found = configuration.find(std::string(name));
     key += "\n" + (found == configuration.end() ? std::string() : found->second);
-    exports = exports || found != configuration.end();
+    exports = exports || (found != configuration.end() && is_in(codec_keys, name));
   }
   if (!exports) return model;
   const auto known = packages_.find(key);

@@ -1,5 +1,6 @@
 #include "quantization/export.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "hexlm/common.hpp"
 #include "hexlm/verbs.hpp"
 #include "quantization/bit_budget.hpp"
+#include "quantization/calibrated_export.hpp"
 #include "quantization/source_model.hpp"
 #include "runtime/calibration_runner.hpp"
 #include "runtime/model_files.hpp"
@@ -34,6 +36,11 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
   ExportOptions options;
   HEXLM_ASSIGN(options.method, parse_method(arguments.text("method")));
   options.work = arguments.text("work");
+  options.statistics = arguments.text("statistics");
+  options.save_statistics = arguments.text("save-statistics");
+  if (const std::string method = arguments.text("vision-method"); !method.empty()) {
+    HEXLM_ASSIGN(options.vision_method, parse_method(method));
+  }
   options.checkpoint = arguments.positional(0);
   options.package = arguments.text("output");
   HEXLM_ASSIGN(options.linear, read_codec(arguments, "quant"));
@@ -44,6 +51,7 @@ Result<ExportOptions> read_options(const Arguments& arguments) {
     HEXLM_ASSIGN(options.recipe, read_recipe(recipe));
   }
   HEXLM_ASSIGN(options.adapters, read_adapters(arguments));
+  options.rotate = arguments.toggle("rotate");
   options.replace = arguments.toggle("force");
   options.threads = arguments.threads();
   options.argv = arguments.command();
@@ -139,10 +147,11 @@ void print_result(const Report& report, const ExportOptions& options, const Expo
 
 /// Measures, shows the table and adds the choice to the recipe.
 Result<std::vector<BitChoice>> spend_bits(const ExportPlan& plan, ExportOptions& options, double target) {
-  HEXLM_ASSIGN(const SourceModel source, open_source_model(options.checkpoint, options.adapters));
+  HEXLM_ASSIGN(const SourceModel source,
+               open_source_model(options.checkpoint, options.adapters, options.rotate));
   HEXLM_ASSIGN(std::vector<BitChoice> choices,
-               hexlm::spend_bits(plan, source.weights, options.calibration->sequences, *options.runner,
-                                 target, options.threads, terminal_progress("sensitivity")));
+               hexlm::spend_bits(plan, source.weights, options.calibration->texts(), *options.runner, target,
+                                 options.threads, terminal_progress("sensitivity")));
   note(fmt::format("{:44} {:>12} {:>10} {:>8}", "tensor", "KL at 3 bits", "codec", "damage"));
   for (const BitChoice& choice : choices) {
     const BitOption& option = choice.options[choice.chosen];
@@ -190,9 +199,13 @@ Result<int> run_export(Arguments& arguments) {
   HEXLM_ASSIGN(ExportPlan plan, plan_export(options));
   const bool by_budget = !arguments.text("target-bits").empty();
   std::unique_ptr<GraphRunner> runner;
-  if (by_budget || needs_calibration(options.method)) {
-    HEXLM_TRY(require(arguments, "calibration"));
+  if (by_budget || is_calibrated(options)) {
+    if (by_budget || options.statistics.empty()) HEXLM_TRY(require(arguments, "calibration"));
     HEXLM_ASSIGN(options.calibration, read_calibration(arguments, options.checkpoint));
+    if (!options.calibration) {
+      HEXLM_ASSIGN(options.calibration, read_saved_set(options.statistics));
+    }
+    plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, calibration_memory(options, plan));
     runner = make_calibration_runner(options.threads);
     options.runner = runner.get();
     options.on_estimate = [](double seconds) {
@@ -204,6 +217,7 @@ Result<int> run_export(Arguments& arguments) {
   if (by_budget) {
     HEXLM_ASSIGN(choices, spend_bits(plan, options, arguments.number("target-bits")));
     HEXLM_ASSIGN(plan, plan_export(options));
+    plan.peak_memory_bytes = std::max(plan.peak_memory_bytes, calibration_memory(options, plan));
   }
   for (const std::string& text : plan.notes) note("note: " + text);
   warn_of_chat_template(options.checkpoint);
@@ -221,8 +235,8 @@ Result<int> run_export(Arguments& arguments) {
   if (options.calibration) report.json["calibration"] = to_json(*options.calibration);
   std::optional<Verification> verification;
   if (arguments.toggle("verify")) {
-    HEXLM_ASSIGN(verification,
-                 verify_package(options.checkpoint, options.adapters, options.package, options.threads));
+    HEXLM_ASSIGN(verification, verify_package(options.checkpoint, options.adapters, options.package,
+                                              options.threads, options.rotate));
     report.json["verification"] = to_json(*verification);
   }
   print_result(report, options, result, verification, format);

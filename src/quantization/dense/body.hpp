@@ -19,15 +19,15 @@ using FloatView = Eigen::Map<FloatMatrix, 0, Stride>;
 using ConstFloatView = Eigen::Map<const FloatMatrix, 0, Stride>;
 using DoubleView = Eigen::Map<DoubleMatrix>;
 
-void accumulate_products(const float* x, const float* y, int64_t tokens, int64_t columns, int64_t row_begin,
-                         int64_t row_end, int64_t column_begin, double* out) {
+void accumulate_products(const float* x, int64_t x_columns, const float* y, int64_t y_columns, int64_t tokens,
+                         int64_t row_begin, int64_t row_end, int64_t column_begin, double* out) {
   const int64_t rows = row_end - row_begin;
-  const int64_t width = columns - column_begin;
-  const ConstFloatView left(x + row_begin, tokens, rows, Stride(columns));
-  const ConstFloatView right(y + column_begin, tokens, width, Stride(columns));
+  const int64_t width = y_columns - column_begin;
+  const ConstFloatView left(x + row_begin, tokens, rows, Stride(x_columns));
+  const ConstFloatView right(y + column_begin, tokens, width, Stride(y_columns));
   FloatMatrix products(rows, width);
   products.noalias() = left.transpose() * right;
-  DoubleView sums(out, columns, columns);
+  DoubleView sums(out, x_columns, y_columns);
   sums.block(row_begin, column_begin, rows, width) += products.cast<double>();
 }
 
@@ -58,7 +58,7 @@ bool factor_inverse(double* h, int64_t n, float* u) {
   return true;
 }
 
-bool add_correction(double* a, double* d, int64_t n, float* w, int64_t rows) {
+bool add_correction(double* a, double* d, const double* r, int64_t n, float* w, int64_t rows) {
   DoubleView matrix(a, n, n);
   const Eigen::LLT<Eigen::Ref<DoubleMatrix>> factor(matrix);
   if (factor.info() != Eigen::Success) return false;
@@ -69,6 +69,7 @@ bool add_correction(double* a, double* d, int64_t n, float* w, int64_t rows) {
     const int64_t count = rows - first < panel ? rows - first : panel;
     FloatView weights(w + first * n, count, n, Stride(n));
     DoubleMatrix product = weights.cast<double>() * drift;
+    if (r != nullptr) product += Eigen::Map<const DoubleMatrix>(r + first * n, count, n);
     matrix.triangularView<Eigen::Lower>().transpose().solveInPlace<Eigen::OnTheRight>(product);
     matrix.triangularView<Eigen::Lower>().solveInPlace<Eigen::OnTheRight>(product);
     weights += product.cast<float>();
