@@ -46,13 +46,13 @@ class PrepackedPackage : public testing::Test {
   std::string manifest_file() const { return package() + "/prepacked/manifest.json"; }
 
   Result<PrepackResult> add(std::string_view target = "cpu-x86-vnni") const {
-    HEXLM_ASSIGN(const auto model, Model::open(package(), {2, true}));
+    HEXLM_ASSIGN(const auto model, Model::open(package(), {2, true, {}, false}));
     const Graph* const graphs[] = {model->graph().get(), model->vision_graph().get()};
     return prepack(std::dynamic_pointer_cast<const Package>(model->weights()), graphs, target, 2, nullptr);
   }
 
   Result<std::vector<float>> try_logits(Precision precision = Precision::normal, bool verify = true) const {
-    HEXLM_ASSIGN(const auto model, Model::open(package(), {2, verify}));
+    HEXLM_ASSIGN(const auto model, Model::open(package(), {2, verify, {}, false}));
     SessionOptions options;
     options.threads = 2;
     options.precision = precision;
@@ -137,7 +137,7 @@ TEST_F(PrepackedPackage, HoldsTheSameBytesForEveryTarget) {
 }
 
 TEST_F(PrepackedPackage, IsReadFromItsFileInsteadOfBeingPacked) {
-  const auto model = Model::open(package(), {2, true});
+  const auto model = Model::open(package(), {2, true, {}, false});
   ASSERT_TRUE(model);
   const auto weights = (*model)->weights();
   EXPECT_EQ(weights->packed_layout(), packed_layout);
@@ -152,7 +152,7 @@ TEST_F(PrepackedPackage, IsComparedWithItsChecksumsBeforeItIsUsed) {
   expect_refusal(fmt::format("cpu.safetensors: tensor '{}'", projection));
   // Float activations read the stored form, which is whole.
   EXPECT_FALSE(logits(Precision::high).empty());
-  const auto model = Model::open(package(), {2, true});
+  const auto model = Model::open(package(), {2, true, {}, false});
   ASSERT_TRUE(model);
   EXPECT_FALSE((*model)->package()->verify_deferred(2));
 }
@@ -190,7 +190,7 @@ TEST_F(PrepackedPackage, LeavesTheStoredFormToThoseWhoReadIt) {
   damage(package() + "/weights.safetensors", std::string(projection) + ".codes");
   EXPECT_EQ(logits(), plain_);
   expect_refusal(fmt::format("weights.safetensors: tensor '{}'", projection), Precision::high);
-  const auto model = Model::open(package(), {2, true});
+  const auto model = Model::open(package(), {2, true, {}, false});
   ASSERT_TRUE(model);
   EXPECT_FALSE((*model)->package()->verify_deferred(2));
   // A table is read in its stored form too.
@@ -260,7 +260,7 @@ TEST(Prepack, OfFloatWeightsIsRefused) {
   const auto plan = plan_export(options);
   ASSERT_TRUE(plan) << plan.error().message;
   ASSERT_TRUE(export_package(options, *plan, nullptr));
-  const auto model = Model::open(options.package, {1, true});
+  const auto model = Model::open(options.package, {1, true, {}, false});
   ASSERT_TRUE(model);
   const Graph* const graphs[] = {(*model)->graph().get()};
   const auto made = prepack(std::dynamic_pointer_cast<const Package>((*model)->weights()), graphs,

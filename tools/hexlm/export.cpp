@@ -176,7 +176,7 @@ Json to_json(const std::vector<BitChoice>& choices) {
 
 /// After the package is complete: whatever stops this leaves a package that is whole.
 Status add_prepacked(const Arguments& arguments, const ExportOptions& options, Report& report) {
-  HEXLM_ASSIGN(const auto model, Model::open(options.package, {options.threads, false}));
+  HEXLM_ASSIGN(const auto model, Model::open(options.package, {options.threads, false, {}, false}));
   std::vector<const Graph*> graphs = {model->graph().get()};
   if (model->vision_graph() != nullptr) graphs.push_back(model->vision_graph().get());
   const auto package = std::dynamic_pointer_cast<const Package>(model->weights());

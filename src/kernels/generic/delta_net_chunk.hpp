@@ -187,7 +187,7 @@ class ChunkedDeltaNet {
   /// What reads the state: query_ = e^{G} q̂, key_ = β e^{G} k̂. Also what is left at the end, of the state and
   /// of each token's update.
   void decay_tokens() {
-    alignas(64) float decays[delta_net_chunk];
+    alignas(64) float decays[delta_net_chunk] = {};
     for (int64_t row = 0; row < count_; row += Vector::lanes) {
       exponential(Vector::load(log_decay_ + row)).store(decays + row);
       exponential(difference_of_logs(count_ - 1, row)).store(left_ + row);
