@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-double distance_of(const std::vector<float>& a, const std::vector<float>& b) {
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
   EXPECT_EQ(a.size(), b.size());
   double error = 0;
   double norm = 0;
@@ -116,11 +116,11 @@ TEST_P(VisionFamily, IsCalibratedWithImagesInTheText) {
     ASSERT_TRUE(package);
     const auto changed = package->encode_image(seen);
     ASSERT_TRUE(changed) << changed.error().message;
-    const double distance = distance_of((*features)->features, (*changed)->features);
+    const double distance = relative_distance((*features)->features, (*changed)->features);
     EXPECT_LT(distance, 0.03) << to_string(method);
     EXPECT_GT(distance, 0) << to_string(method);
     for (size_t level = 0; level < (*features)->deepstack.size(); ++level) {
-      EXPECT_LT(distance_of((*features)->deepstack[level], (*changed)->deepstack[level]), 0.03) << level;
+      EXPECT_LT(relative_distance((*features)->deepstack[level], (*changed)->deepstack[level]), 0.03) << level;
     }
   }
 }
@@ -156,7 +156,7 @@ class TinyTower : public testing::Test {
       const auto expected = reference->encode_file(file);
       const auto got = package->encode_file(file);
       EXPECT_TRUE(expected && got);
-      sum += distance_of((*expected)->features, (*got)->features);
+      sum += relative_distance((*expected)->features, (*got)->features);
     }
     return sum / 3;
   }
