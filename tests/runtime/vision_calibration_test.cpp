@@ -120,7 +120,8 @@ TEST_P(VisionFamily, IsCalibratedWithImagesInTheText) {
     EXPECT_LT(distance, 0.03) << to_string(method);
     EXPECT_GT(distance, 0) << to_string(method);
     for (size_t level = 0; level < (*features)->deepstack.size(); ++level) {
-      EXPECT_LT(relative_distance((*features)->deepstack[level], (*changed)->deepstack[level]), 0.03) << level;
+      EXPECT_LT(relative_distance((*features)->deepstack[level], (*changed)->deepstack[level]), 0.03)
+          << level;
     }
   }
 }

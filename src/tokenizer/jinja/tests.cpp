@@ -19,7 +19,9 @@ bool is_the_true(const Value& value) { return value.as_boolean() != nullptr && *
 bool is_the_false(const Value& value) { return value.as_boolean() != nullptr && !*value.as_boolean(); }
 bool is_integer(const Value& value) { return value.as_integer() != nullptr || value.as_large() != nullptr; }
 bool is_real(const Value& value) { return value.as_real() != nullptr; }
-bool is_number_or_boolean(const Value& value) { return is_integer(value) || is_real(value) || value.is_boolean(); }
+bool is_number_or_boolean(const Value& value) {
+  return is_integer(value) || is_real(value) || value.is_boolean();
+}
 bool is_string(const Value& value) { return value.as_text() != nullptr; }
 bool is_mapping(const Value& value) { return value.as_mapping() != nullptr; }
 bool is_escaped(const Value& value) { return value.as_text() != nullptr && value.as_text()->markup; }
