@@ -79,7 +79,7 @@ Status read_strata(const std::string& path, const CalibrationOptions& options,
     stratum.share.file = std::filesystem::path(path).filename().string();
     stratum.share.script = script;
     if (script == DocumentScript::images) {
-      stratum.samples = std::move(illustrated);
+      stratum.samples.swap(illustrated);
     } else {
       cut(ids[static_cast<size_t>(script)], options.tokens, stratum);
     }

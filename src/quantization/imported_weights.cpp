@@ -85,7 +85,7 @@ Status ImportedWeights::collect() {
           fmt::format("{}: module '{}' has scales or zero points but no codes", origin(), module.parts.name),
           "the checkpoint is damaged, or config.json is of another one");
     }
-    HEXLM_TRY(check(module));
+    HEXLM_TRY(check_module(module));
     names_.push_back(name);
   }
   modules_ = std::move(found);
@@ -96,7 +96,7 @@ Status ImportedWeights::collect() {
               fmt::format("{}: '{}' is there both quantized and as it is", origin(), *twice));
 }
 
-Status ImportedWeights::check(Module& module) const {
+Status ImportedWeights::check_module(Module& module) const {
   const auto named = [&](Error error) {
     error.message = fmt::format("{}: {}", module.file, error.message);
     return tl::unexpected<Error>(std::move(error));

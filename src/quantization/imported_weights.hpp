@@ -43,7 +43,7 @@ class ImportedWeights : public SourceWeights {
   };
   ImportedWeights() = default;
   Status collect();
-  Status check(Module& module) const;
+  Status check_module(Module& module) const;
 
   std::shared_ptr<CheckpointWeights> base_;
   QuantizationScheme scheme_;

@@ -41,7 +41,7 @@ TEST(Hadamard, KnowsTheHiddenSizesOfTheModels) {
   for (const int64_t n : {576, 640, 896, 960, 1024, 1152, 1536, 2048, 2560, 3072, 3584, 4096, 5120, 8192}) {
     EXPECT_TRUE(HadamardRotation::create(n, 0)) << n;
   }
-  for (const int64_t n : {0, 3, 6, 7, 92, 1080}) {
+  for (const int64_t n : {0, 3, 6, 7, 92, 1090}) {
     const auto refused = HadamardRotation::create(n, 0);
     ASSERT_FALSE(refused) << n;
     EXPECT_EQ(refused.error().code, ErrorCode::unsupported);

@@ -50,8 +50,9 @@ double relative_error(std::span<const float> got, std::span<const float> expecte
   return std::sqrt(difference / norm);
 }
 
-/// ‖out − expected‖ / ‖expected‖ against transformers, for every architecture.
-constexpr double tolerance = 1e-5;
+/// ‖out − expected‖ / ‖expected‖ against transformers. Its chunked delta rule is itself 1.6e-5 from exact
+/// arithmetic on qwen3_5_text (docs/decisions.md).
+double tolerance_of(const std::string& name) { return name == "qwen3_5_text" ? 3e-5 : 1e-5; }
 
 class SessionOnReference : public testing::TestWithParam<const char*> {};
 
@@ -75,7 +76,7 @@ TEST_P(SessionOnReference, ChunksOfAnySizeGiveTheReferenceLogits) {
                                            });
     ASSERT_TRUE(status) << status.error().message;
     EXPECT_EQ(next, count);
-    EXPECT_LE(relative_error(all, reference.logits), tolerance) << "chunk " << chunk;
+    EXPECT_LE(relative_error(all, reference.logits), tolerance_of(GetParam())) << "chunk " << chunk;
     EXPECT_EQ(session->length(), count);
   }
 }
@@ -104,7 +105,7 @@ TEST_P(SessionOnReference, GivesOnlyTheRowsThatWereWanted) {
   };
   // All rows are compared with transformers above; which of them are asked for changes no bit of them.
   const std::vector<float> all = last_rows(count);
-  EXPECT_LE(relative_error(all, reference.logits), tolerance);
+  EXPECT_LE(relative_error(all, reference.logits), tolerance_of(GetParam()));
   const std::vector<float> wanted = last_rows(20);
   EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), all.end() - static_cast<int64_t>(20 * vocabulary)));
 

@@ -179,7 +179,7 @@ TEST_F(TinyTower, LosesLessWithImages) {
   for (const Method method : {Method::gptq, Method::best}) {
     ExportOptions options = options_for(std::string(to_string(method)), method);
     options.calibration = set;
-    options.save_statistics = folder_.file(options.package + ".statistics");
+    options.save_statistics = options.package + ".statistics";
     const auto calibrated = distance(options);
     ASSERT_TRUE(calibrated) << calibrated.error().message;
     EXPECT_LT(*calibrated, 0.8 * *rounded) << to_string(method);

@@ -101,7 +101,7 @@ TEST(BisectVerb, VariesTheCacheType) {
 TEST(BisectVerb, VariesTheMethodAndTheVisionCodec) {
   const std::string base =
       "model=" + tiny_model() + ",quant=w3g64,calibration=" + test_data("text/calibration_en.txt") + ":" +
-      test_data("text/calibration_zh.txt") + ",calibration-samples=2,calibration-tokens=64";
+      test_data("text/calibration_zh.txt") + ",calibration-samples=16,calibration-tokens=256";
   const std::vector<std::string> input = {"--text", test_data("models/tiny-vl/eval/heldout.txt"), "--limit",
                                           "512"};
   const auto bisected = [&](const std::string& good, const std::string& bad) {

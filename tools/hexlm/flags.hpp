@@ -23,6 +23,7 @@ struct Flag {
   bool repeat = false;
   double least = -std::numeric_limits<double>::infinity();  ///< bounds of integers and numbers
   double greatest = std::numeric_limits<double>::infinity();
+  // NOLINTNEXTLINE(readability-redundant-string-init): calls that leave it out warn without an initializer.
   std::string_view word = "";  ///< what may stand for an integer, "auto"
 };
 
