@@ -4,6 +4,7 @@
 #include <map>
 
 #include "quantization/checkpoint_edit.hpp"
+#include "support/test_adapter.hpp"
 #include "tool/program.hpp"
 
 namespace hexlm {
@@ -122,6 +123,29 @@ TEST(BisectVerb, VariesTheMethodAndTheVisionCodec) {
   EXPECT_EQ(bisected(",method=gptq", ",method=gptq,calibration-samples=x").code, 2);
 }
 
+TEST(BisectVerb, FindsTheAdapter) {
+  const TemporaryFolder folder;
+  TestAdapter harmless(folder.file("harmless"));
+  TestAdapter harmful(folder.file("harmful"), 8);
+  harmless.config["lora_alpha"] = 0.01;
+  harmful.config["lora_alpha"] = 40;
+  for (TestAdapter* adapter : {&harmless, &harmful}) {
+    adapter->add_pair("model.language_model.layers.2.mlp.down_proj", 256, 768);
+    adapter->write();
+  }
+  const std::string base = "model=" + tiny_model() + ",adapter=" + folder.file("harmless");
+  const auto bisected = [&](const std::string& bad) {
+    return run_hexlm({"bisect", base, base + bad, "--text", test_data("models/tiny-vl/eval/heldout.txt"),
+                      "--limit", "128", "--format", "json"});
+  };
+  const auto second = bisected(":" + folder.file("harmful") + ",chunk=64");
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_EQ(second.json()["culprits"], Json::array({"adapter"})) << second.out;
+  const auto scale = bisected(",adapter_scale=90000,chunk=64");
+  ASSERT_EQ(scale.code, 0) << scale.err;
+  EXPECT_EQ(scale.json()["culprits"], Json::array({"adapter_scale"})) << scale.out;
+}
+
 TEST(BisectVerb, FindsTheVisionCodec) {
   const auto result = run_hexlm(
       {"bisect", "model=" + tiny_model() + ",vision=w8g128", "model=" + tiny_model() + ",vision=w2,chunk=100",
@@ -137,7 +161,7 @@ TEST(BisectVerb, ChecksConfigurationsFirst) {
   };
   EXPECT_EQ(code("model=" + tiny_model()), 2);                 // the same
   EXPECT_EQ(code("model=" + tiny_model() + ",quantt=w4"), 2);  // unknown
-  EXPECT_EQ(code("model=" + tiny_model() + ",adapter=x"), 4);  // not there yet
+  EXPECT_EQ(code("model=" + tiny_model() + ",adapter=x"), 3);  // no such folder
   EXPECT_EQ(code("quant=w4"), 2);                              // no model
   EXPECT_EQ(code("absent.json"), 3);
   EXPECT_EQ(run_hexlm({"bisect", "model=a", "model=b"}).code, 2);  // no input

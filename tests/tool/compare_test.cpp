@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "support/json_schema.hpp"
+#include "support/test_adapter.hpp"
 #include "tool/program.hpp"
 
 namespace hexlm {
@@ -48,6 +49,31 @@ TEST(CompareVerb, ComparesSettingsOfOneModel) {
   EXPECT_THAT(result.out, HasSubstr("first divergence: none"));
   EXPECT_EQ(run_hexlm({"compare", tiny_model(), tiny_model()}).code, 2);  // nothing to run
   EXPECT_EQ(run_hexlm({"compare", tiny_model(), reference_checkpoint("qwen3"), "--ids", "1,2,3"}).code, 3);
+}
+
+TEST(CompareVerb, NamesWhereAnAdapterChangesTheModel) {
+  const TemporaryFolder folder;
+  TestAdapter adapter(folder.file("adapter"));
+  adapter.add_pair("model.language_model.layers.3.mlp.down_proj", 256, 768);
+  adapter.write();
+  const auto compared = [&](std::vector<std::string> own) {
+    std::vector<std::string> command = {"compare", tiny_model(), tiny_model(), "--text",
+                                        heldout(), "--tokens",   "100",        "--greedy",
+                                        "0",       "--format",   "json"};
+    command.insert(command.end(), own.begin(), own.end());
+    return run_hexlm(command);
+  };
+  for (const char* flag : {"--adapter-a", "--adapter-b"}) {
+    const auto result = compared(
+        {flag, folder.file("adapter"), flag[10] == 'a' ? "--adapter-scale-a" : "--adapter-scale-b", "2"});
+    ASSERT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.json()["first_divergence"], "layers.3.mlp.down_proj") << flag;
+    EXPECT_GT(result.json()["kl_mean"].get<double>(), 0) << flag;
+  }
+  const auto both = compared({"--adapter", folder.file("adapter")});
+  ASSERT_EQ(both.code, 0) << both.err;
+  EXPECT_EQ(both.json()["kl_max"], 0);
+  EXPECT_EQ(compared({"--adapter-scale-b", "2"}).code, 2);
 }
 
 TEST(CompareVerb, ComparesCacheTypes) {

@@ -74,8 +74,7 @@ std::string greedy_text(const Json& greedy) {
 
 std::string summary_text(const CompareResult& result, const Sides& sides, const Json& json) {
   const OutputDifference& outputs = result.outputs;
-  std::string text =
-      fmt::format("reference: {}\nmodel:     {}\n", describe_side(*sides.a), describe_side(*sides.b));
+  std::string text = fmt::format("reference: {}\nmodel:     {}\n", sides.description_a, sides.description_b);
   if (outputs.scored() > 0) {
     text += fmt::format("perplexity {:.4f} → {:.4f} ({:+.4f}): {}\n", outputs.reference_perplexity(),
                         outputs.perplexity(), outputs.perplexity() - outputs.reference_perplexity(),
@@ -118,8 +117,8 @@ Result<int> run_compare(Arguments& arguments) {
   const std::vector<LimitCheck> checks = check_limits(result, limits_of(arguments));
   Report report;
   report.json = compare_json(result, checks, sides.a->model().tokenizer());
-  report.json["reference"] = describe_side(*sides.a);
-  report.json["model"] = describe_side(*sides.b);
+  report.json["reference"] = sides.description_a;
+  report.json["model"] = sides.description_b;
   report.json["weight_bytes_reference"] = sides.a->model().weight_bytes();
   report.json["weight_bytes"] = sides.b->model().weight_bytes();
   report.json["peak_memory_bytes"] = peak_memory_bytes();

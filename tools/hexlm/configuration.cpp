@@ -27,8 +27,8 @@ constexpr std::array<std::string_view, 4> codec_keys = {"quant", "lm-head", "emb
 /// Flags of `eval` that say what is measured rather than how the model runs.
 constexpr std::array<std::string_view, 9> fixed_keys = {
     "task", "score", "limit", "against", "min-exact", "max-degenerate", "report", "format", "config"};
-/// What people will want to vary, and this version does not have.
-constexpr std::array<std::string_view, 1> future_keys = {"adapter"};
+/// Repeatable flags, whose values a configuration joins with ':', as in PATH.
+constexpr std::array<std::string_view, 2> list_keys = {"adapter", "adapter-scale"};
 
 template <size_t N>
 bool is_in(const std::array<std::string_view, N>& list, std::string_view key) {
@@ -47,9 +47,6 @@ std::vector<std::string> known_keys() {
 Status add_value(Configuration& configuration, std::string key, const std::string& value) {
   std::replace(key.begin(), key.end(), '_', '-');
   if (key == "cache-type") key = "kv-cache";
-  if (is_in(future_keys, key))
-    return fail(ErrorCode::unsupported,
-                fmt::format("\"{}\" can't be varied yet, this version has no such setting", key));
   const std::vector<std::string> known = known_keys();
   if (std::find(known.begin(), known.end(), key) == known.end())
     return fail(ErrorCode::usage, fmt::format("unknown key \"{}\" in a configuration", key),
@@ -58,7 +55,7 @@ Status add_value(Configuration& configuration, std::string key, const std::strin
   return {};
 }
 
-/// A list, of calibration files, is written as in PATH.
+/// A list, of calibration files or adapters, is written as in PATH.
 Result<std::string> text_of(const Json& value, const std::string& key, const std::string& origin) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number() || value.is_boolean()) return value.dump();
@@ -215,7 +212,12 @@ Result<Arguments> arguments_of(const Configuration& configuration, const std::st
                                const FlagValues& defaults) {
   FlagValues flags = defaults;
   for (const auto& [key, value] : configuration) {
-    if (key != "model" && !is_in(export_keys, key)) flags[key] = {value};
+    if (key == "model" || is_in(export_keys, key)) continue;
+    std::vector<std::string>& values = flags[key];
+    values = {value};
+    if (!is_in(list_keys, key)) continue;
+    const auto parts = split(value, ':');
+    values.assign(parts.begin(), parts.end());
   }
   return Arguments::create(*find_verb("eval"), std::move(flags), {folder});
 }

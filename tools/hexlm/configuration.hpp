@@ -11,8 +11,8 @@ namespace hexlm::tool {
 
 /// A configuration for `bisect`: a JSON file, or a list "model=DIR,quant=w4g64,precision=high". Keys are
 /// `model`, what `export` takes (quant, lm_head, embedding, vision, method, calibration with its samples,
-/// tokens and seed) and the flags of `eval`, with _ or -. Calibration files are joined with ':', or a list in
-/// JSON. Errors: usage for an unknown key, naming the nearest; unsupported for what this version lacks.
+/// tokens and seed) and the flags of `eval`, with _ or -. Several calibration files, adapters or their scales
+/// are joined with ':', or a list in JSON. Errors: usage for an unknown key, naming the nearest.
 Result<Configuration> read_configuration(const std::string& text);
 
 /// Packages made for configurations, in a temporary folder that is removed at the end. Each combination of

@@ -11,8 +11,18 @@ Result<std::shared_ptr<const Model>> open_folder(const Arguments& arguments, con
   return Model::open(folder, {arguments.threads(), !arguments.toggle("no-verify"), {}});
 }
 
+std::string describe_side(const Session& session, const std::vector<AdapterChoice>& adapters) {
+  const SessionOptions& options = session.options();
+  std::string text = fmt::format("{}, {}, precision {}, kv cache {}, {} thread{}", session.model().folder(),
+                                 options.backend, to_string(options.precision), to_string(session.cache()),
+                                 options.threads, options.threads == 1 ? "" : "s");
+  for (const AdapterChoice& adapter : adapters)
+    text += fmt::format(", adapter {} × {}", adapter.folder, adapter.weight);
+  return text;
+}
+
 Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::shared_ptr<const Model>& model,
-                                           const std::string& side) {
+                                           const std::string& side, std::string& description) {
   HEXLM_TRY(
       arguments.add_settings(model->settings(), model->folder() + "/config.json", ErrorCode::bad_input));
   const auto flag = [&](const std::string& name) {
@@ -30,7 +40,16 @@ Result<std::unique_ptr<Session>> open_side(Arguments arguments, const std::share
     options.processors.clear();
   }
   HEXLM_ASSIGN(auto session, Session::create(model, options));
+  FlagValues own;
+  for (const std::string name : {"adapter", "adapter-scale"}) {
+    if (arguments.has(flag(name))) own[name] = arguments.texts(flag(name));
+  }
+  // A side's own adapters have their own scales, or 1: not the one of adapters that it does not have.
+  if (flag("adapter") != "adapter" && flag("adapter-scale") == "adapter-scale") own["adapter-scale"] = {};
+  arguments = arguments.with(own);
   HEXLM_TRY(set_adapters(arguments, *session));
+  HEXLM_ASSIGN(const std::vector<AdapterChoice> adapters, read_adapters(arguments));
+  description = describe_side(*session, adapters);
   return session;
 }
 
@@ -43,16 +62,9 @@ Result<Sides> open_sides(const Arguments& arguments) {
     HEXLM_ASSIGN(other, open_folder(arguments, arguments.positional(1)));
   }
   Sides sides;
-  HEXLM_ASSIGN(sides.a, open_side(arguments, reference, "a"));
-  HEXLM_ASSIGN(sides.b, open_side(arguments, other, "b"));
+  HEXLM_ASSIGN(sides.a, open_side(arguments, reference, "a", sides.description_a));
+  HEXLM_ASSIGN(sides.b, open_side(arguments, other, "b", sides.description_b));
   return sides;
-}
-
-std::string describe_side(const Session& session) {
-  const SessionOptions& options = session.options();
-  return fmt::format("{}, {}, precision {}, kv cache {}, {} thread{}", session.model().folder(),
-                     options.backend, to_string(options.precision), to_string(session.cache()),
-                     options.threads, options.threads == 1 ? "" : "s");
 }
 
 }  // namespace hexlm::tool

@@ -15,10 +15,10 @@ namespace hexlm::tool {
 struct Sides {
   std::unique_ptr<Session> a;
   std::unique_ptr<Session> b;
+  /// "qwen3-w4, cpu, precision high, kv cache f32, 2 threads, adapter my-lora × 0.7"
+  std::string description_a;
+  std::string description_b;
 };
 Result<Sides> open_sides(const Arguments& arguments);
-
-/// "qwen3-w4, cpu, precision high, kv cache f32, 2 threads"
-std::string describe_side(const Session& session);
 
 }  // namespace hexlm::tool

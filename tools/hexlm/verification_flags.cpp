@@ -72,6 +72,12 @@ void add_side_flags(std::vector<Flag>& flags) {
   flags.push_back({"threads-b", 0, FlagKind::integer, "N", own, "of the model", "", false, 1, 1024});
   flags.push_back({"chunk-a", 0, FlagKind::integer, "N", own, "of the reference", "", false, 1, 1e6});
   flags.push_back({"chunk-b", 0, FlagKind::integer, "N", own, "of the model", "", false, 1, 1e6});
+  flags.push_back({"adapter-a", 0, FlagKind::path, "DIR", own, "of the reference; repeatable", "", true});
+  flags.push_back({"adapter-b", 0, FlagKind::path, "DIR", own, "of the model; repeatable", "", true});
+  flags.push_back(
+      {"adapter-scale-a", 0, FlagKind::number, "X", own, "weight of --adapter-a; repeatable", "", true});
+  flags.push_back(
+      {"adapter-scale-b", 0, FlagKind::number, "X", own, "weight of --adapter-b; repeatable", "", true});
 }
 
 }  // namespace
@@ -103,7 +109,9 @@ Verb compare_verb() {
           {{"hexlm compare Qwen3-0.6B qwen3-w4 --text heldout.txt --max-perplexity-increase 0.3",
             "what quantization costs, and where"},
            {"hexlm compare qwen3-w4 qwen3-w4 --precision-a high --text heldout.txt",
-            "one package at two precisions"}}};
+            "one package at two precisions"},
+           {"hexlm compare qwen3-w4 qwen3-w4 --adapter-b my-lora --text heldout.txt",
+            "what an adapter changes, and where first"}}};
 }
 
 Verb bisect_verb() {
