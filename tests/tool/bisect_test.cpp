@@ -127,7 +127,7 @@ TEST(BisectVerb, FindsTheAdapter) {
   const TemporaryFolder folder;
   TestAdapter harmless(folder.file("harmless"));
   TestAdapter harmful(folder.file("harmful"), 8);
-  harmless.config["lora_alpha"] = 0.01;
+  harmless.config["lora_alpha"] = 0.1;
   harmful.config["lora_alpha"] = 40;
   for (TestAdapter* adapter : {&harmless, &harmful}) {
     adapter->add_pair("model.language_model.layers.2.mlp.down_proj", 256, 768);
@@ -141,7 +141,7 @@ TEST(BisectVerb, FindsTheAdapter) {
   const auto second = bisected(":" + folder.file("harmful") + ",chunk=64");
   ASSERT_EQ(second.code, 0) << second.err;
   EXPECT_EQ(second.json()["culprits"], Json::array({"adapter"})) << second.out;
-  const auto scale = bisected(",adapter_scale=90000,chunk=64");
+  const auto scale = bisected(",adapter_scale=900,chunk=64");
   ASSERT_EQ(scale.code, 0) << scale.err;
   EXPECT_EQ(scale.json()["culprits"], Json::array({"adapter_scale"})) << scale.out;
 }

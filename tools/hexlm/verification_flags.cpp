@@ -74,10 +74,10 @@ void add_side_flags(std::vector<Flag>& flags) {
   flags.push_back({"chunk-b", 0, FlagKind::integer, "N", own, "of the model", "", false, 1, 1e6});
   flags.push_back({"adapter-a", 0, FlagKind::path, "DIR", own, "of the reference; repeatable", "", true});
   flags.push_back({"adapter-b", 0, FlagKind::path, "DIR", own, "of the model; repeatable", "", true});
-  flags.push_back(
-      {"adapter-scale-a", 0, FlagKind::number, "X", own, "weight of --adapter-a; repeatable", "", true});
-  flags.push_back(
-      {"adapter-scale-b", 0, FlagKind::number, "X", own, "weight of --adapter-b; repeatable", "", true});
+  flags.push_back({"adapter-scale-a", 0, FlagKind::number, "X", own, "weight of --adapter-a; repeatable", "",
+                   true, -1000, 1000});
+  flags.push_back({"adapter-scale-b", 0, FlagKind::number, "X", own, "weight of --adapter-b; repeatable", "",
+                   true, -1000, 1000});
 }
 
 }  // namespace
